@@ -1,0 +1,92 @@
+"""argv -> one verb -> exit code. No logic here, and no torch for --help."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lockstep import __version__
+from lockstep.core.errors import LockstepError, UserError, explain
+from lockstep.core.outcome import Exit
+
+app = typer.Typer(
+    help="Take a PyTorch training from one process to many.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"lockstep {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it and exit.")
+    ] = False,
+) -> None:
+    """Take a PyTorch training from one process to many."""
+
+
+@app.command()
+def train(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CONFIG] [KEY=VALUE]...", help="A YAML file, and values that override it."),
+    ] = None,
+    nproc: Annotated[
+        str, typer.Option(metavar="auto|N", help="Ranks on this machine; auto: all GPUs, or min(2, cores) on a CPU.")
+    ] = "auto",
+    max_steps: Annotated[int | None, typer.Option(min=1, metavar="K", help="Stop after K optimizer steps.")] = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="[FOLDER]", help="Go on with a run; without a folder, the newest under runs/.")
+    ] = None,
+    show_config: Annotated[bool, typer.Option("--show-config", help="Print the resolved config and exit.")] = False,
+    all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Show what every rank says, not only rank 0.")] = False,
+) -> None:
+    """Train a recipe on 1 to N ranks: one config, no change in the code."""
+    from lockstep.train import train as verb
+
+    paths = [item for item in arguments or [] if "=" not in item]
+    overrides = [item for item in arguments or [] if "=" in item]
+    if len(paths) > 1:
+        raise UserError(explain(f"{len(paths)} configs: {', '.join(paths)}", "at most one; overrides are key=value"))
+    overrides += [f"stop.max_steps={max_steps}"] * (max_steps is not None) + ["log.all_ranks=true"] * all_ranks
+    path = Path(paths[0]) if paths else None
+    raise typer.Exit(int(verb(path, overrides, parse_nproc(nproc), resume, show_config)))
+
+
+def parse_nproc(text: str) -> int | None:
+    """A number of ranks; None for `auto`."""
+    if text == "auto":
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise UserError(explain(f"--nproc {text}", "auto, or a whole number from 1"))
+    return int(text)
+
+
+def with_optional_values(argv: list[str]) -> list[str]:
+    """Give `--resume` an empty value where none follows, which click cannot express beside free arguments."""
+    result = []
+    for position, item in enumerate(argv):
+        following = argv[position + 1] if position + 1 < len(argv) else "-"
+        bare = item == "--resume" and (following.startswith("-") or "=" in following)
+        result.append("--resume=" if bare else item)
+    return result
+
+
+def main() -> None:
+    """The command `lockstep`."""
+    try:
+        app(with_optional_values(sys.argv[1:]), prog_name="lockstep")
+    except LockstepError as error:
+        print(error, file=sys.stderr)
+        sys.exit(int(error.exit_code))
+    except KeyboardInterrupt:
+        sys.exit(int(Exit.INTERRUPTED))

@@ -1,0 +1,122 @@
+"""torch's elastic agent with an end of our own: all ranks are gone within seconds, whatever happened to one."""
+
+import signal
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.events.api import Event, EventSource
+from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs
+
+from lockstep.launch import frames, procs, record
+from lockstep.launch.signals import SignalWatch
+from lockstep.launch.verdict import RankEnd
+
+SETTLE_S = 1.0
+"""How long the other ranks may say what they saw, once one has failed. Then they are killed."""
+_POLL_S = 0.02
+_AWAIT_S = 2.0
+
+
+class NoLogs(LogsSpecs):
+    """Ranks write to the launcher's own streams: no files and no threads that copy them."""
+
+    def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
+        """Destinations for each local rank; "" is the launcher's own stream."""
+        own = dict.fromkeys(envs, "")
+        return LogsDest(stdouts=own, stderrs=own, error_files=own)
+
+    @property
+    def root_log_dir(self) -> str:
+        """No folder."""
+        return ""
+
+
+class RankAgent(LocalElasticAgent):
+    """Starts the ranks of one machine, watches them and ends them.
+
+    Differs from torch's agent in its end. A rank that failed is waited for no longer than SETTLE_S, where torch sends
+    SIGTERM and waits 30 s (which a stopped rank never sees). A rank that returned does not wait for the others to
+    return. Exit code 0 counts only with the rank's word that its work is done.
+    """
+
+    def __init__(self, spec: WorkerSpec, start_method: str, folder: Path, watch: SignalWatch) -> None:
+        super().__init__(spec, NoLogs(), start_method)
+        self._folder = folder
+        self._watch = watch
+        self._seen_ns = time.time_ns()
+        self._ends: dict[int, RankEnd] = {}
+
+    def ends(self) -> list[RankEnd]:
+        """How each rank ended, in the order of ranks; to be asked after `run`."""
+        num_ranks = self.get_worker_group().spec.local_world_size
+        return [self._ends.get(rank, RankEnd(rank, None)) for rank in range(num_ranks)]
+
+    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+        with warnings.catch_warnings(), self._watch.held():
+            # Threads of the store's server are alive at the fork. They hold no lock of Python's.
+            warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+            pids: dict[int, Any] = super()._start_workers(worker_group)
+        return pids
+
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        if self._watch.stop_asked:
+            self._pause()
+        self._note_ends()
+        if self._watch.ended_by is not None:
+            return RunResult(WorkerState.FAILED)
+        if any(not end.done for end in self._ends.values()):
+            self._settle()
+            return RunResult(WorkerState.FAILED)
+        if len(self._ends) == len(worker_group.workers):
+            return RunResult(WorkerState.SUCCEEDED, return_values=dict.fromkeys(self._ends))
+        return RunResult(WorkerState.HEALTHY)
+
+    def _settle(self) -> None:
+        deadline = time.monotonic() + SETTLE_S
+        while len(self._ends) < len(self._processes()) and time.monotonic() < deadline and not self._watch.ended_by:
+            time.sleep(_POLL_S)
+            self._note_ends()
+
+    def _note_ends(self) -> None:
+        """Keep the exit codes of ranks that have ended, dated by when they were last seen alive."""
+        now_ns = time.time_ns()
+        for rank, process in enumerate(self._processes()):
+            if rank not in self._ends and process.exitcode is not None:
+                where = ""
+                crash = record.crash_file(self._folder, rank)
+                if process.exitcode < 0 and crash.exists():
+                    where = frames.crash_spot(crash.read_text(errors="replace"))
+                done = record.is_done(self._folder, rank)
+                self._ends[rank] = RankEnd(rank, process.exitcode, done, self._seen_ns, where)
+        self._seen_ns = now_ns
+
+    def _processes(self) -> list[Any]:
+        """The `multiprocessing` objects of the ranks, in order; empty before they are started."""
+        started = getattr(self._pcontext, "_pc", None)
+        return list(started.processes) if started is not None else []
+
+    def _pids(self) -> list[int]:
+        return [process.pid for process in self._processes()]
+
+    def _pause(self) -> None:
+        """Ctrl-Z: the ranks are in groups of their own, which the terminal does not stop."""
+        self._watch.stop_asked = False
+        procs.signal_groups(self._pids(), signal.SIGSTOP)
+        signal.raise_signal(signal.SIGSTOP)
+        procs.signal_groups(self._pids(), signal.SIGCONT)
+
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGKILL, timeout: int = 30) -> None:
+        """End every rank and all it has started, at once. torch calls this at every way out, some twice."""
+        self._note_ends()
+        pids = self._pids()
+        procs.kill_trees(pids)
+        super()._shutdown(signal.SIGKILL)
+        procs.await_groups(pids, _AWAIT_S)
+
+    def _construct_event(self, state: str, source: EventSource, *args: Any, **kwargs: Any) -> Event:
+        """Without torch's look-up of this machine's name, which can take seconds where it does not resolve."""
+        return Event(f"torchelastic.worker.status.{state}", source=source)

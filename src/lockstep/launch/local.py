@@ -1,0 +1,197 @@
+"""Starting N ranks on this machine through torch's elastic agent, and saying how they ended."""
+
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+import torch
+from torch.distributed.elastic.agent.server.api import WorkerSpec
+from torch.distributed.elastic.multiprocessing import SignalException
+
+from lockstep.core.errors import RunError, UserError, explain
+from lockstep.core.outcome import Exit
+from lockstep.launch import procs, record
+from lockstep.launch.agent import RankAgent
+from lockstep.launch.rank import Work, rank_main
+from lockstep.launch.rendezvous import HOST, LocalRendezvous
+from lockstep.launch.signals import SignalWatch
+from lockstep.launch.verdict import RankEnd, Verdict, judge
+
+StartMethod = Literal["auto", "fork", "spawn"]
+
+_INTERRUPTED = {
+    signal.SIGINT: Verdict("Interrupted: all ranks were ended.", Exit.INTERRUPTED),
+    signal.SIGTERM: Verdict("Ended by SIGTERM: all ranks were ended at once, nothing was saved.", Exit.FAILED),
+    signal.SIGHUP: Verdict("The terminal closed (SIGHUP): all ranks were ended at once.", Exit.FAILED),
+}
+
+
+def launch_local(
+    target: Callable[..., None],
+    args: tuple[Any, ...],
+    num_ranks: int,
+    *,
+    work_dir: Path,
+    start_method: StartMethod = "auto",
+) -> Exit:
+    """Run `target(*args)` in `num_ranks` processes with torchrun's environment, until all are done or one fails.
+
+    A failure is printed to stderr as one block. No process and no temporary file is left in any way out, also when
+    this process is killed.
+
+    Args:
+        target: a function at the top level of a module; its errors are explained, its return value is dropped.
+        args: its arguments; with "spawn" they are pickled.
+        num_ranks: at least 1.
+        work_dir: the run's folder. Records of a failure are left in `failures/` below it.
+        start_method: "auto" forks where torch knows no GPU: the ranks inherit the imported torch and start in
+            milliseconds. For that this process must not have run a torch operation before. Else it spawns.
+
+    Returns: DONE, INTERRUPTED after Ctrl-C, else the exit code of the first cause.
+
+    Raises:
+        UserError: num_ranks is below 1.
+        RunError: the processes could not be started.
+    """
+    if num_ranks < 1:
+        raise UserError(explain(f"{num_ranks} ranks were asked for", "at least 1", next_step="give `--nproc 1`"))
+    method = _start_method(start_method)
+    with _records(work_dir) as folder:
+        with SignalWatch() as watch, _orphans_adopted(), _quiet():
+            ends = _run(target, args, num_ranks, folder, method, watch)
+        if watch.ended_by is not None:
+            verdict = _INTERRUPTED[watch.ended_by]
+        else:
+            verdict = judge(record.read_failures(folder), ends, _logs(work_dir, folder))
+        if verdict.text:
+            print(verdict.text, file=sys.stderr, flush=True)
+        if watch.ended_by is not None or not _worth_keeping(folder):
+            record.clear(folder)
+    return verdict.exit
+
+
+def _run(
+    target: Callable[..., None],
+    args: tuple[Any, ...],
+    num_ranks: int,
+    folder: Path,
+    method: str,
+    watch: SignalWatch,
+) -> list[RankEnd]:
+    if method == "spawn":
+        # Starting this helper lets signals through, so it must not happen while the ranks are started.
+        resource_tracker.ensure_running()
+    lifeline, launchers_end = multiprocessing.get_context(method).Pipe(duplex=False)
+    with lifeline, launchers_end:
+        work = Work(
+            target,
+            args,
+            folder,
+            os.getpid(),
+            lifeline,
+            launchers_end if method == "fork" else None,
+            _loopback(),
+        )
+        spec = WorkerSpec(
+            role="rank",
+            local_world_size=num_ranks,
+            entrypoint=rank_main,
+            args=(work,),
+            rdzv_handler=LocalRendezvous(),
+            max_restarts=0,
+            monitor_interval=0.1,
+        )
+        agent = RankAgent(spec, method, folder, watch)
+        try:
+            agent.run()
+        except SignalException as stopped:
+            # Only in the moment between torch's handlers and ours.
+            watch.note(stopped.sigval)
+        except OSError as error:
+            raise RunError(
+                explain(
+                    f"{num_ranks} processes could not be started: {error}",
+                    "the machine must allow as many processes, open files and memory",
+                    next_step="start fewer ranks with `--nproc`",
+                )
+            ) from error
+        return agent.ends()
+
+
+def _start_method(asked: StartMethod) -> str:
+    if asked != "auto":
+        return asked
+    # A process that has initialised a GPU cannot be forked, and with such a torch one cannot be sure that none has.
+    return "spawn" if torch.version.cuda or torch.version.hip else "fork"
+
+
+def _loopback() -> str:
+    """Name of the interface with the loopback address: `lo` on most machines."""
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(address.address == HOST for address in addresses):
+            return name
+    return ""
+
+
+@contextmanager
+def _records(work_dir: Path) -> Iterator[Path]:
+    """The folder for records: in the run's folder, or a temporary one where that cannot be written."""
+    made = not work_dir.exists()
+    folder = work_dir / "failures"
+    try:
+        record.clear(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        with tempfile.TemporaryDirectory(prefix="lockstep-") as temporary:
+            yield Path(temporary)
+        return
+    try:
+        yield folder
+    finally:
+        if made:
+            with suppress(OSError):
+                work_dir.rmdir()  # only when nobody has put anything there
+
+
+def _worth_keeping(folder: Path) -> bool:
+    """Only what the block on the screen does not show: whole tracebacks, stacks of a crash."""
+    return any(path.stat().st_size for path in folder.glob("rank-*.txt"))
+
+
+def _logs(work_dir: Path, folder: Path) -> str:
+    places = [place for place in (work_dir / "logs",) if place.is_dir()]
+    if folder.is_relative_to(work_dir) and _worth_keeping(folder):
+        places.append(folder)
+    return " and ".join(str(place) for place in places)
+
+
+@contextmanager
+def _orphans_adopted() -> Iterator[None]:
+    before = procs.adopt_orphans(True)
+    try:
+        yield
+    finally:
+        procs.adopt_orphans(before)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the agent's own log off the user's screen: the verdict says what it says, once and in words."""
+    logger = logging.getLogger("torch.distributed.elastic")
+    before, silent = logger.propagate, logging.NullHandler()
+    logger.propagate = False
+    logger.addHandler(silent)
+    try:
+        yield
+    finally:
+        logger.propagate = before
+        logger.removeHandler(silent)

@@ -1,0 +1,97 @@
+"""Process trees that end together: what the Linux kernel does for us when nobody is left to do it in Python.
+
+Every rank leads a process group, in which its DataLoader workers and other children are born. The launcher ends a
+rank by ending its group. For the case that the launcher itself is killed, the rank hangs on a *lifeline*: a pipe
+that only the launcher holds open for writing. When it closes, the kernel sends SIGKILL to the whole group, also to
+processes that are stopped or stuck in C code. No thread and no Python code has to run for it.
+"""
+
+import ctypes
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+
+import psutil
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def lead_group() -> None:
+    """Make this process the leader of its own group. A terminal's Ctrl-C then reaches the launcher only."""
+    with suppress(PermissionError):  # already the leader of a session
+        os.setpgid(0, 0)
+
+
+def die_with(launcher_pid: int, lifeline: Connection) -> None:
+    """Tie this process and its group to the life of the launcher. Ends the process if the launcher is gone already.
+
+    The parent-death signal covers the process alone (children do not inherit it); the lifeline covers the group.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # An own open file description: owner and signal belong to it, and ranks must not overwrite each other's.
+    own = os.open(f"/proc/self/fd/{lifeline.fileno()}", os.O_RDONLY | os.O_NONBLOCK)
+    lifeline.close()
+    fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | os.O_ASYNC)
+    if os.getppid() != launcher_pid:  # it died before the two lines above could see it
+        os._exit(1)
+
+
+def adopt_orphans(adopt: bool) -> bool:
+    """Whether orphans below this process become its children (else init's), so that it can wait for their end.
+
+    Returns: what it was before.
+    """
+    before = ctypes.c_int()
+    _prctl(37, ctypes.addressof(before))  # PR_GET_CHILD_SUBREAPER
+    _prctl(_PR_SET_CHILD_SUBREAPER, int(adopt))
+    return bool(before.value)
+
+
+def signal_groups(leaders: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to every group that is still there."""
+    for leader in leaders:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, number)
+
+
+def kill_trees(leaders: Iterable[int]) -> None:
+    """SIGKILL to ranks, their groups, and to descendants that have moved to a group of their own."""
+    ranks = list(leaders)
+    strays = []
+    for rank in ranks:
+        with suppress(psutil.Error):
+            strays += psutil.Process(rank).children(recursive=True)
+    signal_groups(ranks, signal.SIGKILL)
+    for rank in ranks:
+        # A rank that has not come so far as to lead a group is reached by its number only.
+        with suppress(ProcessLookupError):
+            os.kill(rank, signal.SIGKILL)
+    for stray in strays:
+        with suppress(psutil.Error):
+            stray.kill()
+
+
+def await_groups(leaders: Iterable[int], timeout_s: float) -> None:
+    """Wait until the groups are empty, and collect what they leave. The leaders themselves are collected before."""
+    deadline = time.monotonic() + timeout_s
+    for leader in leaders:
+        while time.monotonic() < deadline:
+            with suppress(ChildProcessError):
+                while os.waitpid(-leader, os.WNOHANG)[0]:
+                    pass
+            try:
+                os.killpg(leader, 0)
+            except (ProcessLookupError, PermissionError):
+                break
+            time.sleep(0.01)
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(value), 0, 0, 0)

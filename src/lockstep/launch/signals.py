@@ -1,0 +1,60 @@
+"""Signals to the launcher are noted and acted upon in its loop: an exception out of nowhere could leave ranks alive."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+
+WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
+
+
+class SignalWatch:
+    """While it is entered, signals that would end or stop the launcher are noted instead.
+
+    ended_by: the first of SIGINT, SIGTERM, SIGHUP, or None. stop_asked: whether Ctrl-Z has asked for a pause.
+    A signal that is ignored on entry stays ignored (`nohup`). Outside the main thread nothing is changed.
+    """
+
+    def __init__(self) -> None:
+        self.ended_by: signal.Signals | None = None
+        self.stop_asked = False
+        self._main = threading.current_thread() is threading.main_thread()
+        found = {number: signal.getsignal(number) for number in (*WATCHED, signal.SIGQUIT)}
+        # None is a handler that was not installed from Python: it can neither be called nor put back.
+        self._before = {number: handler for number, handler in found.items() if handler is not None}
+
+    def __enter__(self) -> "SignalWatch":
+        self._install()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._main:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold signals back, also in children that start meanwhile; torch's agent puts in its own handlers there."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+        try:
+            yield
+        finally:
+            self._install()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def note(self, number: int, frame: FrameType | None = None) -> None:
+        """Note a signal: the handler."""
+        if number == signal.SIGTSTP:
+            self.stop_asked = True
+        elif self.ended_by is None:
+            self.ended_by = signal.Signals(number)
+
+    def _install(self) -> None:
+        if not self._main:
+            return
+        for number, before in self._before.items():
+            ours = number in WATCHED and before is not signal.SIG_IGN
+            signal.signal(number, self.note if ours else before)

@@ -1,0 +1,91 @@
+"""Segmentation of handwritten-digit scenes with a U-Net: the demo of the runtime."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchmetrics import Metric
+from torchmetrics.classification import MulticlassAccuracy, MulticlassJaccardIndex
+
+from lockstep.core.errors import UserError, explain
+from lockstep.recipes.scenes import CLASSES, GLYPH_SIDES, IGNORE, DigitSceneSet, load_glyphs, require_sklearn
+from lockstep.recipes.unet import UNet
+from lockstep.runtime.loss import Count, Term, Terms
+from lockstep.runtime.recipe import Labels, Recipe
+
+Batch = Mapping[str, Tensor]
+
+
+class DigitScenes(Recipe):
+    """Say for every pixel of a scene which handwritten digit it belongs to, if any.
+
+    Args:
+        size: side of the image in px, a multiple of 2**depth.
+        train_scenes: scenes in an epoch.
+        val_scenes: scenes of the validation set; none of their digit images is trained on.
+        digits_per_scene: most digits in a scene.
+        width: channels of the U-Net at full resolution.
+        depth: how often the U-Net halves the image.
+        data_seed: another seed gives other scenes.
+    """
+
+    def __init__(
+        self,
+        size: int = 64,
+        train_scenes: int = 2000,
+        val_scenes: int = 200,
+        digits_per_scene: int = 4,
+        width: int = 16,
+        depth: int = 3,
+        data_seed: int = 0,
+    ) -> None:
+        self.size, self.width, self.depth = size, width, depth
+        self.train_scenes, self.val_scenes = train_scenes, val_scenes
+        self.digits_per_scene, self.data_seed = digits_per_scene, data_seed
+
+    def model(self) -> nn.Module:
+        """A new U-Net: (N, 3, size, size) -> (N, 11, size, size)."""
+        return UNet(CLASSES, width=self.width, depth=self.depth)
+
+    def train_data(self) -> DigitSceneSet:
+        glyphs, _ = load_glyphs()
+        return DigitSceneSet(glyphs, self.train_scenes, self.size, self.digits_per_scene, 2 * self.data_seed, True)
+
+    def val_data(self) -> DigitSceneSet:
+        _, glyphs = load_glyphs()
+        return DigitSceneSet(glyphs, self.val_scenes, self.size, self.digits_per_scene, 2 * self.data_seed + 1, False)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Terms:
+        """Cross entropy of every pixel that is not ignored."""
+        return self._terms(model(batch["image"]), batch)
+
+    def counts(self, batch: Batch) -> Mapping[str, Count]:
+        return {"cross_entropy": (batch["label"] != IGNORE).sum()}
+
+    def metrics(self) -> Mapping[str, Metric]:
+        """Both keep integer counts, so that they are the same at every number of ranks."""
+        # validate_args asks for the unique values of every batch; `labels` has them checked already.
+        return {
+            "miou": MulticlassJaccardIndex(CLASSES, ignore_index=IGNORE, validate_args=False),
+            "accuracy": MulticlassAccuracy(CLASSES, average="micro", ignore_index=IGNORE, validate_args=False),
+        }
+
+    def evaluate(self, model: nn.Module, batch: Batch, metrics: Mapping[str, Metric]) -> Terms:
+        logits = model(batch["image"])
+        predicted = logits.argmax(dim=1)
+        for metric in metrics.values():
+            metric.update(predicted, batch["label"])
+        return self._terms(logits, batch)
+
+    def labels(self, batch: Batch) -> Labels:
+        return Labels(batch["label"], CLASSES, IGNORE)
+
+    def _terms(self, logits: Tensor, batch: Batch) -> Terms:
+        # logits: (N, 11, H, W) -> (N * H * W, 11), a view where memory is channels_last. On CUDA the sum over such
+        # rows is deterministic, the sum over images is not.
+        rows = logits.permute(0, 2, 3, 1).flatten(0, 2)
+        # A sum of tens of thousands of losses needs more than the 8 bits of bfloat16.
+        rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+        total = F.cross_entropy(rows, batch["label"].flatten(), ignore_index=IGNORE, reduction="sum")
+        return {"cross_entropy": Term(total, self.counts(batch)["cross_entropy"])}

@@ -1,0 +1,79 @@
+"""From the stated batch and N to each rank's share, the micro-steps and the learning rate (contract line)."""
+
+import math
+from dataclasses import dataclass
+
+from lockstep.core.errors import UserError, explain
+from lockstep.runtime.config import BatchConfig, OptimConfig
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """What an optimizer step is made of.
+
+    Attributes:
+        global_batch: samples of one optimizer step over all ranks.
+        accumulation: micro-steps of a step.
+        num_ranks: how many ranks there are.
+        lr: learning rate after scaling.
+        lr_factor: what the stated rate was multiplied by; the warm-up is longer by the same factor.
+        lr_reason: why, in words.
+    """
+
+    global_batch: int
+    accumulation: int
+    num_ranks: int
+    lr: float
+    lr_factor: float
+    lr_reason: str
+
+    @staticmethod
+    def of(batch: BatchConfig, optim: OptimConfig, num_ranks: int) -> "BatchPlan":
+        """Resolve the sections `batch` and `optim` for N ranks.
+
+        Raises:
+            UserError: where the global batch cannot give every rank a sample in every micro-step.
+        """
+        accumulation = batch.accumulation or 1
+        if batch.per_rank is not None:
+            size = batch.per_rank * num_ranks * accumulation
+        else:
+            assert batch.global_batch is not None
+            size = batch.global_batch
+        if batch.micro_batch is not None:
+            accumulation = math.ceil(size / (num_ranks * batch.micro_batch))
+        if size < num_ranks * accumulation:
+            seen = f"batch.global_batch={size} for {num_ranks} ranks x {accumulation} micro-steps"
+            must = "at least one sample for each rank in each micro-step"
+            raise UserError(
+                explain(seen, must, next_step="raise batch.global_batch, or lower --nproc or batch.accumulation")
+            )
+        factor, reason = lr_factor(size, batch.reference, optim)
+        return BatchPlan(size, accumulation, num_ranks, optim.lr * factor, factor, reason)
+
+    def line(self, steps_per_epoch: int | None) -> str:
+        """The contract in one line, printed at the start and kept with the run."""
+        per_rank = self.global_batch / (self.num_ranks * self.accumulation)
+        share = f"{per_rank:g}" if per_rank == int(per_rank) else f"{math.floor(per_rank)} or {math.ceil(per_rank)}"
+        steps = f"{steps_per_epoch} steps an epoch" if steps_per_epoch is not None else "steps as the stream lasts"
+        ranks, micro = _count(self.num_ranks, "rank"), _count(self.accumulation, "micro-step")
+        return f"global batch {self.global_batch} = {share} per rank x {ranks} x {micro}, lr {self.lr:g} ({self.lr_reason}), {steps}"
+
+
+def lr_factor(global_batch: int, reference: int | None, optim: OptimConfig) -> tuple[float, str]:
+    """The factor of the learning rate for a global batch, and the reason in words."""
+    if reference is None:
+        return 1.0, "as stated"
+    if global_batch == reference:
+        return 1.0, "same as reference"
+    ratio = global_batch / reference
+    if optim.lr_scaling == "none":
+        return 1.0, f"not scaled; the global batch is {ratio:g} x the reference {reference}"
+    wanted = ratio if optim.lr_scaling == "linear" else math.sqrt(ratio)
+    factor = min(wanted, optim.lr_cap)
+    capped = f", capped from x {wanted:.3g}" if factor < wanted else ""
+    return factor, f"{optim.lr:g} x {factor:.3g}{capped}, {optim.lr_scaling} rule, reference batch {reference}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

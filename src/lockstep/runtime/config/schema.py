@@ -1,0 +1,85 @@
+"""The config: one frozen value that says all of a run but the number of ranks."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from lockstep.runtime.config.conflicts import conflicts
+from lockstep.runtime.config.sections import (
+    BatchConfig,
+    BestConfig,
+    CheckpointConfig,
+    DataConfig,
+    EvaluateConfig,
+    LogConfig,
+    MemoryConfig,
+    OptimConfig,
+    ParallelConfig,
+    RunConfig,
+    ScheduleConfig,
+    Section,
+    StopConfig,
+    Text,
+)
+
+DEFAULT_RECIPE = "digit_scenes"
+
+
+def _plain(value: Any) -> Any:
+    """A copy of what YAML can hold; anything else would not survive config.yaml."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict) and all(isinstance(key, str | int) for key in value):
+        return {key: _plain(item) for key, item in value.items()}
+    raise ValueError(f"an option holds a {type(value).__name__}")
+
+
+class Fields(Section):
+    """All fields of the config, each checked by itself. What must hold between them is `Config`'s to check."""
+
+    recipe: Text = Field(
+        default=DEFAULT_RECIPE,
+        description="What to train: the name of a built-in recipe, or `path.py:Class` for one of your own. "
+        "A relative path is looked up in the current folder, then in the folder of CONFIG.",
+    )
+    options: Annotated[dict[str, Any], AfterValidator(_plain)] = Field(
+        default_factory=dict, description="Keyword arguments of the recipe, by name; values are plain YAML data."
+    )
+    seed: int = Field(
+        default=0, ge=0, le=2**63 - 1, description="Start of all random streams: initial weights, order, augmentation."
+    )
+    precision: Literal["auto", "fp64", "fp32", "bf16", "fp16"] = Field(
+        default="auto",
+        description="Number type of the forward and backward; weights stay fp32 (fp64 with fp64). "
+        "auto: bf16 where the device has it in hardware, else fp16 with a loss scaler on CUDA, else fp32.",
+    )
+    init_from: Text | None = Field(
+        default=None,
+        description="File (`.pt` or `.safetensors`) with weights to start from; optimizer and position start fresh. "
+        "null: the recipe's own initial weights.",
+    )
+    run: RunConfig = Field(default_factory=RunConfig)
+    data: DataConfig = Field(default_factory=DataConfig)
+    batch: BatchConfig = Field(default_factory=BatchConfig)
+    optim: OptimConfig = Field(default_factory=OptimConfig)
+    schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
+    parallel: ParallelConfig = Field(default_factory=ParallelConfig)
+    memory: MemoryConfig = Field(default_factory=MemoryConfig)
+    evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)
+    checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
+    best: BestConfig = Field(default_factory=BestConfig)
+    stop: StopConfig = Field(default_factory=StopConfig)
+    log: LogConfig = Field(default_factory=LogConfig)
+
+
+class Config(Fields):
+    """The config of a run. It is frozen, and no impossible combination of fields can be built."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> "Config":
+        found = conflicts(self)
+        if found:
+            raise ValueError("; ".join(f"{problem.seen}, but must hold: {problem.must}" for problem in found))
+        return self

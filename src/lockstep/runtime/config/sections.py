@@ -1,0 +1,279 @@
+"""The sections of the config, field by field: unit, default and the meaning of special values.
+
+The descriptions are the docs: `describe.py` makes docs/config.md of them.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+DEFAULT_GLOBAL_BATCH = 16
+
+
+def _yaml_switch(value: Any) -> Any:
+    """YAML reads the bare words on and off as booleans; as a switch they keep their names."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return value
+
+
+Count = Annotated[int, Field(ge=1)]
+Text = Annotated[str, Field(min_length=1)]
+Beta = Annotated[float, Field(ge=0, lt=1)]
+Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(_yaml_switch)]
+
+
+class Section(BaseModel):
+    """A frozen group of fields. Strict: text is never read as a number, nor true as 1; 1 is fine for 1.0.
+
+    Validators are built at first use, which keeps the import fast.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
+
+
+class RunConfig(Section):
+    """Where the run lives and on what it runs."""
+
+    dir: Text | None = Field(
+        default=None,
+        description="Folder of the run: config, manifest, logs, checkpoints. null: `runs/<recipe>-<date>-<time>`.",
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="auto", description="auto: cuda where a GPU is visible, else cpu."
+    )
+    threads: Literal["auto"] | Count = Field(
+        default="auto", description="CPU threads of each rank. auto: the node's cores divided by its ranks."
+    )
+    deterministic: bool = Field(
+        default=False,
+        description="true: only deterministic kernels, at some cost in speed. An operation without one is an error.",
+    )
+
+
+class DataConfig(Section):
+    """How samples reach a rank."""
+
+    workers: Literal["auto"] | Annotated[int, Field(ge=0)] = Field(
+        default="auto",
+        description="Loader processes of each rank. 0: load in the training process. auto: chosen from the free cores.",
+    )
+    prefetch: Count = Field(default=2, description="Batches that each worker prepares ahead. Unused with 0 workers.")
+    shuffle: bool = Field(
+        default=True, description="true: a new order each epoch, drawn from `seed`. false: the order of the data set."
+    )
+
+
+class BatchConfig(Section):
+    """How many samples make an optimizer step. One of `global_batch` and `per_rank` says it, for any number of ranks.
+
+    Setting one of the two on the command line replaces the other one from a file; so do `accumulation` and
+    `micro_batch`. Both in one place is an error.
+    """
+
+    global_batch: Count | None = Field(
+        default=DEFAULT_GLOBAL_BATCH,
+        description="Samples of an optimizer step over all ranks; it need not divide by the number of ranks. "
+        f"null: follows from `per_rank`; {DEFAULT_GLOBAL_BATCH} where that is null too.",
+    )
+    per_rank: Count | None = Field(
+        default=None,
+        description="Samples of one rank in one micro-step; the global batch is then per_rank x ranks x accumulation. "
+        "null: follows from `global_batch`.",
+    )
+    accumulation: Count | None = Field(
+        default=None,
+        description="Micro-steps (forward and backward) of an optimizer step. null: follows from `micro_batch`, "
+        "1 where that is null too.",
+    )
+    micro_batch: Count | None = Field(
+        default=None,
+        description="Most samples of one rank in one forward, what the memory holds; `accumulation` follows from it. "
+        "null: no limit.",
+    )
+    eval: Count = Field(default=16, description="Samples of an evaluation batch; whole batches are dealt to the ranks.")
+    reference: Count | None = Field(
+        default=None,
+        description="Global batch (samples) for which `optim.lr` was chosen; `optim.lr_scaling` starts from it. "
+        "null: `optim.lr` is used as it is.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _some_batch(cls, values: Any) -> Any:
+        """A size per rank leaves the global one open; with neither, the global one has its default."""
+        if not isinstance(values, dict):
+            return values
+        if values.get("per_rank") is not None:
+            return {"global_batch": None, **values}
+        if values.get("global_batch") is None:
+            return {**values, "global_batch": DEFAULT_GLOBAL_BATCH}
+        return values
+
+
+class OptimConfig(Section):
+    """The optimizer and its learning rate."""
+
+    name: Literal["adamw", "adam", "sgd"] = Field(default="adamw", description="Optimizer of torch.")
+    lr: float = Field(
+        default=1e-3,
+        gt=0,
+        description="Peak learning rate, reached after the warm-up, at the global batch `batch.reference` if any.",
+    )
+    weight_decay: float = Field(
+        default=0.01, ge=0, description="Weight decay, decoupled with adamw, an L2 term with adam and sgd. 0: none."
+    )
+    betas: Annotated[tuple[Beta, Beta], Field(strict=False)] = Field(
+        default=(0.9, 0.999), description="Decay of the two running means of adam and adamw, per step. Unused with sgd."
+    )
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="Momentum of sgd; unused with the others. 0: none.")
+    nesterov: bool = Field(default=False, description="Nesterov's form of the momentum; sgd only.")
+    fused: bool = Field(
+        default=True,
+        description="true: torch's fused kernel where the device has one; same numbers to rounding, faster.",
+    )
+    clip_norm: float | None = Field(
+        default=None,
+        gt=0,
+        description="Largest L2 norm of the whole gradient, all ranks together; a longer one is shortened. "
+        "null: no clipping.",
+    )
+    lr_scaling: Literal["none", "sqrt", "linear"] = Field(
+        default="none",
+        description="How the learning rate follows the ratio of the global batch to `batch.reference`. "
+        "none: it does not.",
+    )
+    lr_cap: float = Field(
+        default=2.0, ge=1, description="Largest factor that `lr_scaling` may give. 1: never a larger rate."
+    )
+
+
+class ScheduleConfig(Section):
+    """The learning rate over the optimizer steps."""
+
+    name: Literal["constant", "cosine", "linear", "poly", "step"] = Field(
+        default="cosine", description="Shape of the decay after the warm-up."
+    )
+    warmup_steps: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="Optimizer steps of linear warm-up from near 0 to the peak. 0: none."
+    )
+    total_steps: Count | None = Field(
+        default=None,
+        description="Optimizer steps until the decay ends, warm-up included. null: the length of the run.",
+    )
+    final_factor: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Learning rate at the end as a factor of the peak, for cosine, linear and poly. 0: down to zero.",
+    )
+    power: float = Field(default=0.9, gt=0, description="Exponent of poly; unused otherwise. 1: linear.")
+    step_size: Count = Field(default=1000, description="Optimizer steps between two drops of step; unused otherwise.")
+    gamma: float = Field(default=0.1, gt=0, le=1, description="Factor of each drop of step; unused otherwise.")
+
+
+class ParallelConfig(Section):
+    """How the ranks work together. Nothing here says how many they are: `--nproc` or torchrun does."""
+
+    sync_batchnorm: bool = Field(
+        default=False,
+        description="true: BatchNorm takes its statistics over all ranks, on CPU too. false: each rank over its share.",
+    )
+    find_unused: Switch = Field(
+        default="auto",
+        description="Parameters without a gradient in some step. on: look for them in every step, which costs time. "
+        "off: one of them is an error. auto: looked for once at the start, named, and on only where needed.",
+    )
+    static_graph: bool = Field(
+        default=False,
+        description="true: promise that every step uses the same parameters in the same way; it handles unused ones "
+        "without a search.",
+    )
+    broadcast_buffers: Switch = Field(
+        default="auto",
+        description="Buffers such as BatchNorm's means. on: rank 0 sends them before each forward. "
+        "off: each rank keeps its own in training. auto: sent only where they are read, before evaluation and saving.",
+    )
+    bucket_mb: float = Field(
+        default=25.0,
+        gt=0,
+        description="Gradients that are reduced together, in MiB. Smaller: starts earlier, more calls.",
+    )
+    timeout_s: float = Field(
+        default=600.0, gt=0, description="Seconds that a collective may wait for the other ranks before the run fails."
+    )
+
+
+class MemoryConfig(Section):
+    """How tensors lie in memory."""
+
+    channels_last: bool = Field(
+        default=True,
+        description="true: image tensors with the channels innermost; the same numbers to rounding, faster.",
+    )
+
+
+class EvaluateConfig(Section):
+    """When the validation set is run. Both may be set; both null: never."""
+
+    every_epochs: Count | None = Field(default=1, description="Epochs between two evaluations. null: not by epochs.")
+    every_steps: Count | None = Field(
+        default=None, description="Optimizer steps between two evaluations. null: not by steps."
+    )
+
+
+class CheckpointConfig(Section):
+    """When the state is saved and how many are kept. Both intervals null: only at the end."""
+
+    every_epochs: Count | None = Field(default=1, description="Epochs between two checkpoints. null: not by epochs.")
+    every_steps: Count | None = Field(
+        default=None, description="Optimizer steps between two checkpoints. null: not by steps."
+    )
+    keep_last: Count = Field(default=2, description="Newest checkpoints that are kept; older ones are deleted.")
+    keep_best: bool = Field(
+        default=True, description="true: the best by `best.metric` is kept besides. Without a metric there is no best."
+    )
+    asynchronous: bool = Field(
+        default=True,
+        description="true: written in the background, a step waits only for the copy. false: a step waits.",
+    )
+
+
+class BestConfig(Section):
+    """What makes one evaluation better than another."""
+
+    metric: Text | None = Field(
+        default=None,
+        description="Name of the deciding metric as it is logged, such as `val/miou`. null: there is no best.",
+    )
+    mode: Literal["max", "min"] = Field(default="max", description="max: larger is better. min: smaller is better.")
+
+
+class StopConfig(Section):
+    """When the run ends: at whichever comes first."""
+
+    epochs: Count = Field(default=1, description="Epochs to train.")
+    max_steps: Count | None = Field(default=None, description="Most optimizer steps. null: no limit but `epochs`.")
+    patience: Count | None = Field(
+        default=None,
+        description="Evaluations in a row without a better `best.metric` after which the run stops. null: never.",
+    )
+    nonfinite: Literal["skip", "stop"] = Field(
+        default="skip",
+        description="A loss or gradient that is infinite or not a number, on any rank. "
+        "skip: all ranks leave the step out. stop: all ranks end the run.",
+    )
+    nonfinite_limit: Count = Field(
+        default=10, description="Left out steps in a row after which the run fails all the same."
+    )
+
+
+class LogConfig(Section):
+    """What is said and written."""
+
+    every_steps: Count = Field(default=10, description="Optimizer steps between two lines of metrics.jsonl.")
+    tensorboard: Switch = Field(default="auto", description="TensorBoard files. auto: where tensorboard is installed.")
+    all_ranks: bool = Field(
+        default=False, description="true: show the log of every rank with a prefix. false: of rank 0."
+    )
+    progress: Switch = Field(default="auto", description="Progress bar. auto: where the output is a terminal.")

@@ -1,0 +1,81 @@
+"""The start-up check: what each rank will read, and that the shares are disjoint and complete."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.core.errors import RunError, UserError, explain
+from lockstep.runtime.data.order import EpochPlan, order
+from lockstep.runtime.data.sampler import TrainSampler
+from lockstep.runtime.world import World
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one rank reads in an epoch.
+
+    Attributes:
+        length: samples that this rank's data set has.
+        count: samples that the rank reads.
+        digest: sum of the mixed indices modulo 2^64; equal sets have equal digests.
+        first: the first indices.
+    """
+
+    length: int
+    count: int
+    digest: int
+    first: list[int]
+
+
+def mixed(indices: NDArray[np.int64]) -> int:
+    """Sum modulo 2^64 of each index after a bijective mix, so that sets can be compared by one number."""
+    z = indices.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return int((z ^ (z >> np.uint64(31))).sum(dtype=np.uint64))
+
+
+def share_of(sampler: TrainSampler) -> Share:
+    """The share of the sampler's own rank in the current epoch."""
+    plan = sampler.plan
+    pieces = [plan.share(s, m, sampler.rank) for s in range(plan.num_steps) for m in range(plan.num_micro(s))]
+    permutation = order(sampler.length, sampler.seed, sampler.epoch, sampler.shuffle).numpy()
+    mine = np.concatenate([permutation[a:b] for a, b in pieces]) if pieces else permutation[:0]
+    return Share(sampler.length, len(mine), mixed(mine), mine[:4].tolist())
+
+
+def check_shares(sampler: TrainSampler, world: World) -> str:
+    """Compare the shares of all ranks with the epoch; a line for the log.
+
+    Raises:
+        UserError: where there are fewer samples than ranks, or ranks see data sets of different length.
+        RunError: where the shares overlap or leave a sample out.
+    """
+    shares = world.gather(share_of(sampler))
+    lengths = [share.length for share in shares]
+    if len(set(lengths)) > 1:
+        seen = f"the training set has {', '.join(f'{n} samples on rank {r}' for r, n in enumerate(lengths))}"
+        must = "every rank sees the same data set"
+        raise UserError(explain(seen, must, next_step="sort the files, and split them with a fixed seed"))
+    plan = sampler.plan
+    if sampler.length < world.num_ranks:
+        seen = f"{sampler.length} training samples for {world.num_ranks} ranks"
+        raise UserError(explain(seen, "at least one sample for each rank", next_step="lower --nproc"))
+    _compare(shares, plan, sampler)
+    shown = [f"rank {r} {share.count} (first {', '.join(map(str, share.first))})" for r, share in enumerate(shares[:4])]
+    more = f", and {len(shares) - 4} more ranks" if len(shares) > 4 else ""
+    dropped = f"; the last {plan.dropped} are fewer than the ranks and left out" if plan.dropped else ""
+    return (
+        f"data: {plan.length - plan.start} samples, {', '.join(shown)}{more}; shares are disjoint and complete{dropped}"
+    )
+
+
+def _compare(shares: list[Share], plan: EpochPlan, sampler: TrainSampler) -> None:
+    expected = order(sampler.length, sampler.seed, sampler.epoch, sampler.shuffle).numpy()
+    expected = expected[plan.start : plan.length - plan.dropped]
+    count, digest = sum(s.count for s in shares), sum(s.digest for s in shares) % 2**64
+    if (count, digest) != (len(expected), mixed(expected)):
+        seen = f"the ranks read {count} samples of {len(expected)}, and not each once"
+        counts = ", ".join(f"rank {r}: {s.count}" for r, s in enumerate(shares))
+        raise RunError(explain(seen, "shares are disjoint and complete", counts))

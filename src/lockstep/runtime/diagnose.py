@@ -1,0 +1,77 @@
+"""Which samples of which rank made a step not finite. Run by all ranks together, only after it has happened."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from lockstep.runtime.data.broken import Broken
+from lockstep.runtime.data.sampler import Key
+from lockstep.runtime.precision import Precision
+from lockstep.runtime.recipe import Recipe
+from lockstep.runtime.world import World
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """A sample whose own loss or gradient is not finite.
+
+    Attributes:
+        index: index in the training set.
+        what: `loss is nan` or `gradient is inf`.
+    """
+
+    index: int
+    what: str
+
+
+def find_culprits(
+    model: nn.Module, recipe: Recipe, read: Callable[[list[Key]], Any], keys: Sequence[Key], precision: Precision
+) -> list[Culprit]:
+    """Look at this rank's samples of the step one by one, in evaluation mode.
+
+    Args:
+        model: the unwrapped model.
+        recipe: gives the loss.
+        read: makes a device batch of the given keys.
+        keys: the samples that this rank read in the step.
+        precision: the format of the forward.
+    """
+    training = model.training
+    model.eval()
+    params = [p for p in model.parameters() if p.requires_grad]
+    found = []
+    for key in keys:
+        batch = read([key])
+        if isinstance(batch, Broken):
+            continue
+        with precision.autocast():
+            terms = recipe.loss(model, batch)
+        value = sum(float(term.sum.detach()) for term in terms.values())
+        if not math.isfinite(value):
+            found.append(Culprit(key[1], f"loss is {value}"))
+            continue
+        grads = torch.autograd.grad(sum((t.sum for t in terms.values()), torch.zeros(())), params, allow_unused=True)
+        norm = float(nn.utils.get_total_norm([g for g in grads if g is not None]))
+        if not math.isfinite(norm):
+            found.append(Culprit(key[1], f"gradient is {norm}"))
+    model.train(training)
+    return found
+
+
+def report(world: World, step: int, keys: Sequence[Key], local: list[Culprit]) -> str:
+    """What all ranks found, in words."""
+    by_rank = world.gather((local, [key[1] for key in keys]))
+    lines = []
+    for rank, (culprits, indices) in enumerate(by_rank):
+        for culprit in culprits[:8]:
+            lines.append(f"rank {rank}: sample {culprit.index}, its {culprit.what}")
+        if len(culprits) > 8:
+            lines.append(f"rank {rank}: and {len(culprits) - 8} more samples")
+        if not culprits and not any(found for found, _ in by_rank):
+            shown = ", ".join(map(str, indices[:16])) + (" ..." if len(indices) > 16 else "")
+            lines.append(f"rank {rank}: no sample by itself; the step read {shown}")
+    return f"step {step}: loss or gradient is not finite\n  " + "\n  ".join(lines)

@@ -1,0 +1,176 @@
+"""Evaluation that gives the same number at every N: whole batches dealt out, states merged in the order of batches."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchmetrics import Metric
+from torchmetrics.utilities import data as reductions
+
+from lockstep.core.errors import UserError, explain
+from lockstep.runtime.data.broken import sound
+from lockstep.runtime.data.transfer import ahead
+from lockstep.runtime.loss import Term, checked_terms
+from lockstep.runtime.precision import Precision
+from lockstep.runtime.recipe import Recipe
+from lockstep.runtime.world import World
+
+# One batch's share of a state: a tensor, or the list of a state that is concatenated.
+Share = Tensor | list[Tensor]
+
+
+class MergedMetric:
+    """A torchmetrics object whose state is taken batch by batch and merged over all ranks.
+
+    Sums of integers are exact in any order. Sums of floats are not: they are kept by batch and added in float64 in the
+    order of the batches, so that N = 1, 2, 3 ... give the same last digit.
+    """
+
+    def __init__(self, name: str, metric: Metric) -> None:
+        self.name, self.metric = name, metric
+        self._sums: dict[str, Tensor] = {}
+        self._ordered: dict[str, list[tuple[int, Share]]] = {}
+        for state, reduce in metric._reductions.items():
+            if reduce not in _MERGES:
+                seen = f"metric {name!r}: state {state!r} of {type(metric).__name__} is not a sum, concatenation, max or min"
+                raise UserError(explain(seen, "states that can be merged over ranks", "recipe.metrics()"))
+
+    def take(self, batch: int) -> None:
+        """Move what the metric has gathered from one batch out of it."""
+        for state, reduce in self.metric._reductions.items():
+            value: Any = getattr(self.metric, state)
+            if reduce is reductions.dim_zero_sum and isinstance(value, Tensor) and not value.is_floating_point():
+                held = self._sums.get(state)
+                self._sums[state] = value.detach().clone() if held is None else held.add_(value)
+            else:
+                self._ordered.setdefault(state, []).append((batch, _detached(value)))
+        self.metric.reset()
+
+    def compute(self, world: World) -> dict[str, float]:
+        """The metric over the whole evaluation set; the same on every rank."""
+        for state, reduce in self.metric._reductions.items():
+            default: Any = self.metric._defaults[state]
+            if reduce is reductions.dim_zero_sum and isinstance(default, Tensor) and not default.is_floating_point():
+                held = self._sums.get(state)
+                total = (default.clone() if held is None else held).cpu()
+                setattr(self.metric, state, world.sum(total).to(self.metric.device))
+            else:
+                shares = in_order(world.gather(_on_host(self._ordered.get(state, []))))
+                setattr(self.metric, state, _moved(_MERGES[reduce](shares, default), self.metric.device))
+        # compute() warns where update() was not called, which is true of a rank without a batch.
+        self.metric._update_count = 1
+        return dict(_scalars(self.name, self.metric.compute()))
+
+
+def in_order(ranks: list[list[tuple[int, Any]]]) -> list[Any]:
+    """The shares of all ranks in the order of their batches."""
+    return [share for _, share in sorted((pair for rank in ranks for pair in rank), key=lambda pair: pair[0])]
+
+
+def ordered_sum(shares: list[Any], default: Any) -> Tensor:
+    """The sum in float64, first batch first."""
+    total = torch.as_tensor(default, dtype=torch.float64).clone()
+    for share in shares:
+        total += share.double()
+    return total
+
+
+def _concatenated(shares: list[Any], default: Any) -> Any:
+    return [item for share in shares for item in (share if isinstance(share, list) else [share])]
+
+
+_MERGES: dict[Any, Callable[[list[Any], Any], Any]] = {
+    reductions.dim_zero_sum: ordered_sum,
+    reductions.dim_zero_cat: _concatenated,
+    reductions.dim_zero_max: lambda shares, default: torch.stack([*shares, default]).amax(0) if shares else default,
+    reductions.dim_zero_min: lambda shares, default: torch.stack([*shares, default]).amin(0) if shares else default,
+}
+
+
+def _detached(value: Any) -> Share:
+    return [item.detach() for item in value] if isinstance(value, list) else value.detach().clone()
+
+
+def _on_host(shares: list[tuple[int, Share]]) -> list[tuple[int, Any]]:
+    return [(batch, _moved(share, torch.device("cpu"))) for batch, share in shares]
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    return [item.to(device) for item in value] if isinstance(value, list) else value.to(device)
+
+
+def _scalars(name: str, value: Any) -> Iterable[tuple[str, float]]:
+    """A metric's result as named numbers: a vector by position, a mapping by key."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _scalars(f"{name}/{key}", item)
+    elif isinstance(value, Tensor) and value.numel() != 1:
+        for i, item in enumerate(value.flatten().tolist()):
+            yield f"{name}/{i}", item
+    else:
+        yield name, float(value)
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module,
+    recipe: Recipe,
+    batches: Iterable[Any],
+    numbers: Iterable[int],
+    world: World,
+    precision: Precision,
+    channels_last: bool = False,
+) -> dict[str, float]:
+    """Loss and metrics over a whole evaluation set.
+
+    Args:
+        model: the unwrapped model; its buffers are the same on every rank.
+        recipe: gives `metrics` and `evaluate`.
+        batches: this rank's batches.
+        numbers: the number of each of them in the whole set.
+        world: the ranks; all call this together.
+        precision: the format of the forward.
+        channels_last: as in training.
+
+    Returns:
+        `val/loss`, `val/<metric>`; equal on every rank and to the last digit at every N.
+    """
+    metrics = {name: metric.to(world.device) for name, metric in recipe.metrics().items()}
+    merged = [MergedMetric(f"val/{name}", metric) for name, metric in metrics.items()]
+    losses: list[tuple[int, dict[str, Term]]] = []
+    training = model.training
+    model.eval()
+    pairs = ahead(batches, world.device, precision.dtype, channels_last)
+    for number, (host, batch) in zip(numbers, pairs, strict=True):
+        sound(host, world.rank)
+        with precision.autocast():
+            terms = checked_terms(recipe.evaluate(model, batch, metrics), type(recipe).__name__)
+        losses.append((number, terms))
+        for metric in merged:
+            metric.take(number)
+    model.train(training)
+    result = _mean_losses(in_order(world.gather(_plain(losses))))
+    for metric in merged:
+        result |= metric.compute(world)
+    return result
+
+
+Numbers = tuple[float, float, float]
+
+
+def _plain(losses: list[tuple[int, dict[str, Term]]]) -> list[tuple[int, dict[str, Numbers]]]:
+    """Each batch's terms as plain (sum, count, weight)."""
+    return [(k, {name: (float(t.sum), float(t.count), t.weight) for name, t in terms.items()}) for k, terms in losses]
+
+
+def _mean_losses(batches: list[dict[str, Numbers]]) -> dict[str, float]:
+    """`val/loss` and, where there are several terms, each of them."""
+    sums: dict[str, list[float]] = {}
+    for terms in batches:
+        for name, (value, count, weight) in terms.items():
+            held = sums.setdefault(name, [0.0, 0.0, weight])
+            held[0], held[1] = held[0] + value, held[1] + count
+    means = {name: (value / count if count else 0.0) for name, (value, count, _) in sums.items()}
+    result = {"val/loss": sum(sums[name][2] * mean for name, mean in means.items())}
+    return result if len(means) < 2 else result | {f"val/loss/{name}": mean for name, mean in means.items()}

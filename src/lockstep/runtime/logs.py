@@ -1,0 +1,111 @@
+"""Rank 0 speaks; every rank writes its own log file with rank and time."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+log = logging.getLogger("lockstep")
+
+
+@contextmanager
+def rank_logs(folder: Path, rank: int, all_ranks: bool = False) -> Iterator[None]:
+    """Route this rank's messages and prints for the length of the block.
+
+    Everything logged goes to `rank-00000.log` of the rank. Rank 0 also shows it; the other ranks' prints go to their file,
+    or with `all_ranks` to the screen behind `[rank 1]`.
+
+    Args:
+        folder: where the log files are.
+        rank: this rank.
+        all_ranks: show what every rank says.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"rank-{rank:05d}.log"
+    file = logging.FileHandler(path, encoding="utf-8")
+    file.setFormatter(
+        logging.Formatter(f"%(asctime)s.%(msecs)03d rank {rank} %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S")
+    )
+    handlers: list[logging.Handler] = [file]
+    root = logging.getLogger()
+    level = root.level
+    with _speech(path, rank, all_ranks):
+        if rank == 0 or all_ranks:
+            screen = _Screen()
+            screen.setFormatter(logging.Formatter("%(message)s"))
+            handlers.append(screen)
+        for handler in handlers:
+            root.addHandler(handler)
+        root.setLevel(logging.INFO)
+        logging.captureWarnings(True)
+        try:
+            yield
+        finally:
+            logging.captureWarnings(False)
+            root.setLevel(level)
+            for handler in handlers:
+                root.removeHandler(handler)
+            file.close()
+
+
+@contextmanager
+def _speech(path: Path, rank: int, all_ranks: bool) -> Iterator[None]:
+    """Where print() and what native code writes go."""
+    if all_ranks:
+        before = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = _Prefixed(sys.stdout, rank), _Prefixed(sys.stderr, rank)
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = before
+    elif rank == 0:
+        yield
+    else:
+        with path.open("a", encoding="utf-8") as file, _redirected(1, file), _redirected(2, file):
+            yield
+
+
+@contextmanager
+def _redirected(descriptor: int, file: TextIO) -> Iterator[None]:
+    stream = sys.stdout if descriptor == 1 else sys.stderr
+    stream.flush()
+    kept = os.dup(descriptor)
+    os.dup2(file.fileno(), descriptor)
+    try:
+        yield
+    finally:
+        stream.flush()
+        os.dup2(kept, descriptor)
+        os.close(kept)
+
+
+class _Screen(logging.StreamHandler[TextIO]):
+    """Writes to what `sys.stdout` is at the moment: a progress bar puts itself in its place."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        """The current standard output."""
+        return sys.stdout
+
+
+class _Prefixed:
+    """A text stream that puts the rank before every line."""
+
+    def __init__(self, stream: TextIO, rank: int) -> None:
+        self._stream, self._prefix, self._fresh = stream, f"[rank {rank}] ", True
+
+    def write(self, text: str) -> int:
+        for line in text.splitlines(keepends=True):
+            self._stream.write(self._prefix + line if self._fresh else line)
+            self._fresh = line.endswith("\n")
+        self._stream.flush()
+        return len(text)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)

@@ -1,0 +1,215 @@
+"""The training loop: epochs, steps, evaluations, checkpoints, and the reasons to stop."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from lockstep.core.errors import RunError, UserError, explain
+from lockstep.runtime.data.broken import sound
+from lockstep.runtime.data.iterable import SplitStream
+from lockstep.runtime.data.sampler import TrainSampler
+from lockstep.runtime.data.transfer import ahead
+from lockstep.runtime.diagnose import find_culprits, report
+from lockstep.runtime.display import Display
+from lockstep.runtime.evaluation import evaluate
+from lockstep.runtime.journal import Journal
+from lockstep.runtime.measure import Meter
+from lockstep.runtime.session import Session
+from lockstep.runtime.state.saver import Saver
+from lockstep.runtime.step import MicroBatch, StepResult
+from lockstep.runtime.streams import seed_rank_step
+
+log = logging.getLogger("lockstep")
+
+
+@dataclass
+class Loop:
+    """Runs one session to its end.
+
+    Attributes:
+        saver: writes checkpoints.
+        journal: writes the numbers; None on ranks other than 0.
+        display: shows them.
+        on_step: called after each optimizer step with the steps done.
+    """
+
+    session: Session
+    saver: Saver
+    journal: Journal | None
+    display: Display
+    on_step: Callable[[int], None] | None = None
+    results: dict[str, float] = field(default_factory=dict)
+    stopped_early: bool = False
+
+    def run(self) -> None:
+        """Train until the config says stop; the last state is saved."""
+        self.meter = Meter(self.session)
+        while not self._done():
+            self._epoch()
+        self._save()
+
+    def _done(self) -> bool:
+        position, stop = self.session.position, self.session.config.stop
+        return (
+            self.stopped_early
+            or position.epoch >= stop.epochs
+            or (stop.max_steps is not None and position.step >= stop.max_steps)
+        )
+
+    def _epoch(self) -> None:
+        session, config = self.session, self.session.config
+        epoch, steps = session.position.epoch, 0
+        for samples, micro_batches in self._steps():
+            self._step(samples, micro_batches)
+            steps += 1
+            if self._every(config.evaluate.every_steps):
+                self._evaluate()
+            if self._every(config.checkpoint.every_steps):
+                self._save()
+            if self._done():
+                break
+        else:
+            if not steps and not session.position.consumed:
+                raise UserError(explain(f"epoch {epoch} has no step", "a global batch of samples", "train_data()"))
+            session.position = session.position.after_epoch()
+            if config.evaluate.every_epochs and session.position.epoch % config.evaluate.every_epochs == 0:
+                self._evaluate()
+            if config.checkpoint.every_epochs and session.position.epoch % config.checkpoint.every_epochs == 0:
+                self._save()
+
+    def _every(self, steps: int | None) -> bool:
+        return steps is not None and self.session.position.step % steps == 0
+
+    def _steps(self) -> Iterator[tuple[int, list[MicroBatch]]]:
+        """The steps that are left in this epoch: samples over all ranks, this rank's micro-batches."""
+        session, position = self.session, self.session.position
+        batches = session.train.epoch(position.epoch, position.consumed)
+        pairs = ahead(batches, session.world.device, session.precision.dtype, session.config.memory.channels_last)
+        source = session.train.source
+        if isinstance(source, SplitStream):
+            yield from self._stream_steps(pairs, source)
+            return
+        plan = source.plan
+        for step in range(plan.num_steps):
+            yield plan.size(step), self._take(pairs, plan.num_micro(step))
+
+    def _stream_steps(
+        self, pairs: Iterator[tuple[Any, Any]], source: SplitStream
+    ) -> Iterator[tuple[int, list[MicroBatch]]]:
+        while True:
+            micro_batches = self._take(pairs, source.accumulation)
+            ranks = self.session.world.gather(len(micro_batches))
+            if len(set(ranks)) > 1:
+                seen = f"the stream gave {', '.join(f'{n} micro-batches on rank {r}' for r, n in enumerate(ranks))}"
+                raise RunError(explain(seen, "the same stream on every rank", "train_data()"))
+            if not micro_batches:
+                return
+            yield source.global_batch, micro_batches
+
+    def _take(self, pairs: Iterator[tuple[Any, Any]], count: int) -> list[MicroBatch]:
+        start = time.perf_counter()
+        taken = []
+        for _ in range(count):
+            pair = next(pairs, None)
+            if pair is None:
+                break
+            taken.append(MicroBatch(sound(pair[0], self.session.world.rank), pair[1]))
+        self.meter.waited(time.perf_counter() - start)
+        return taken
+
+    def _step(self, samples: int, micro_batches: list[MicroBatch]) -> None:
+        session = self.session
+        before = session.position
+        seed_rank_step(session.config.seed, session.world.rank, before.step)
+        result = session.step.run(micro_batches)
+        session.position = before.after_step(samples, result.updated)
+        self.meter.stepped(result, samples)
+        if not result.updated:
+            self._not_finite(samples, result)
+        if session.position.step % session.config.log.every_steps == 0:
+            self._log()
+        if self.on_step is not None:
+            self.on_step(session.position.step)
+
+    def _log(self) -> None:
+        position = self.session.position
+        values = self.meter.summary()
+        self.saver.poll()
+        if self.journal is not None:
+            skipped = {"skipped": position.skipped, "epoch": position.epoch}
+            self.journal.record(position.step, {**values, **skipped})
+        self.display.step(position.step, position.epoch, values)
+
+    def _not_finite(self, samples: int, result: StepResult) -> None:
+        """All ranks are here together: they skipped the same step."""
+        session, position, stop = self.session, self.session.position, self.session.config.stop
+        # A scaler looks for its scale by overflowing now and then; only a row of it is a finding.
+        overflow = session.precision.scaler.is_enabled() and position.skipped_in_row < 5
+        if overflow and stop.nonfinite == "skip":
+            return
+        text = self._explain_not_finite(samples)
+        if stop.nonfinite == "stop" or position.skipped_in_row >= stop.nonfinite_limit:
+            must = f"finite, or fewer than {stop.nonfinite_limit} skipped steps in a row (stop.nonfinite)"
+            raise RunError(
+                explain(text, must, next_step="look at these samples; lower optim.lr, or set optim.clip_norm")
+            )
+        if session.world.is_main:
+            log.warning("%s\n  skipped on all ranks (%d in a row)", text, position.skipped_in_row)
+
+    def _explain_not_finite(self, samples: int) -> str:
+        session, source = self.session, self.session.train.source
+        step = session.position.step - 1
+        if not isinstance(source, TrainSampler):
+            return f"step {step}: loss or gradient is not finite, items {session.position.consumed - samples} .."
+        plan = source.plan
+        index = (session.position.consumed - samples - source.start) // session.plan.global_batch
+        keys = [key for micro in range(plan.num_micro(index)) for key in source.keys(index, micro)]
+        culprits = find_culprits(session.model, session.recipe, session.read, keys, session.precision)
+        return report(session.world, step, keys, culprits)
+
+    def _evaluate(self) -> None:
+        session, best = self.session, self.session.config.best
+        if session.val is None:
+            return
+        session.replica.sync_buffers()
+        sampler, loader = session.val
+        layout = session.config.memory.channels_last
+        self.results = evaluate(
+            session.model, session.recipe, loader, sampler.batches, session.world, session.precision, layout
+        )
+        if best.metric is not None:
+            if best.metric not in self.results:
+                must = f"one of {', '.join(sorted(self.results))}"
+                raise UserError(explain(f"best.metric={best.metric} is not measured", must, "config"))
+            session.position = session.position.after_evaluation(self.results[best.metric], best.mode)
+        self._show_results()
+        patience = session.config.stop.patience
+        # Every rank has the same numbers; rank 0's decision is taken all the same.
+        self.stopped_early = session.world.broadcast(patience is not None and session.position.stale >= patience)
+        if self.stopped_early and session.world.is_main:
+            log.info("no better %s for %d evaluations: stopping", best.metric, session.position.stale)
+        if session.position.best_step == session.position.step and session.config.checkpoint.keep_best:
+            self._save()
+        self.meter.restart()
+
+    def _show_results(self) -> None:
+        session, position = self.session, self.session.position
+        if self.journal is not None:
+            self.journal.record(position.step, {**self.results, "epoch": position.epoch})
+        if session.world.is_main:
+            floors = {f"val/{name}": value for name, value in session.recipe.floors().items()}
+            shown = [
+                f"{name} {value:.4f}" + (f" (learnt nothing: {floors[name]:.2f})" if name in floors else "")
+                for name, value in self.results.items()
+            ]
+            mark = ", best so far" if position.best_step == position.step else ""
+            log.info("epoch %d, step %d: %s%s", position.epoch, position.step, ", ".join(shown), mark)
+
+    def _save(self) -> None:
+        if self.saver.saved == self.session.position:
+            return
+        self.session.replica.sync_buffers()
+        self.saver.save(self.session.state, self.session.position)
+        self.meter.restart()

@@ -1,0 +1,169 @@
+"""Everything one rank trains with, built from the config in the one order that works."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from lockstep.runtime.batch import BatchPlan
+from lockstep.runtime.config import Config
+from lockstep.runtime.data.broken import sound
+from lockstep.runtime.data.check import check_shares
+from lockstep.runtime.data.iterable import SplitStream
+from lockstep.runtime.data.loader import Reading, TrainLoader, eval_loader
+from lockstep.runtime.data.order import EpochPlan
+from lockstep.runtime.data.sampler import EvalSampler, Key
+from lockstep.runtime.data.samples import Collate, KeyedDataset
+from lockstep.runtime.data.transfer import to_device
+from lockstep.runtime.optim import build_optimizer, build_schedule
+from lockstep.runtime.parallel.batch_norm import synchronise
+from lockstep.runtime.parallel.replica import Replica
+from lockstep.runtime.precision import Precision
+from lockstep.runtime.recipe import Recipe
+from lockstep.runtime.rehearsal import rehearse
+from lockstep.runtime.state.position import Position
+from lockstep.runtime.state.saver import State, find_checkpoint
+from lockstep.runtime.state.weights import load_weights, read_weights
+from lockstep.runtime.step import TrainStep
+from lockstep.runtime.streams import shared_stream
+from lockstep.runtime.world import World
+
+log = logging.getLogger("lockstep")
+
+
+@dataclass
+class Session:
+    """One rank's parts of a run.
+
+    Attributes:
+        steps_per_epoch: optimizer steps of an epoch before any tail is dropped; None for a stream.
+        position: where the run stands.
+        val: the evaluation sampler and loader, None without a validation set.
+    """
+
+    config: Config
+    world: World
+    recipe: Recipe
+    plan: BatchPlan
+    precision: Precision
+    model: nn.Module
+    replica: Replica
+    train: TrainLoader
+    train_data: Dataset[Any]
+    val: tuple[EvalSampler, DataLoader[Any]] | None
+    step: TrainStep
+    state: State
+    steps_per_epoch: int | None
+    position: Position
+
+    @property
+    def total_steps(self) -> int | None:
+        """Optimizer steps of the whole run, None where a stream does not tell."""
+        limit = self.config.stop.max_steps
+        if self.train.length is None:
+            return limit
+        plan = EpochPlan(self.train.length, 0, self.plan.global_batch, self.plan.accumulation, self.world.num_ranks)
+        whole = plan.num_steps * self.config.stop.epochs
+        return whole if limit is None else min(limit, whole)
+
+    def read(self, keys: list[Key]) -> Any:
+        """A device batch of the given training samples, or the error that reading them gave."""
+        stream = KeyedDataset(self.train_data, self.config.seed, "train")
+        return self.on_device(Collate(self.recipe, "train")(stream.__getitems__(keys)))
+
+    def on_device(self, host: Any) -> Any:
+        """A host batch as the model takes it."""
+        return to_device(host, self.world.device, self.precision.dtype, self.config.memory.channels_last)
+
+
+def build_session(recipe: Recipe, config: Config, world: World, checkpoints: Path | None) -> Session:
+    """Build every part, restore the newest checkpoint where one is asked for, and rehearse.
+
+    Args:
+        recipe: the user's task.
+        config: the resolved config.
+        world: the ranks.
+        checkpoints: the folder to resume from, None for a new run.
+    """
+    plan = BatchPlan.of(config.batch, config.optim, world.num_ranks)
+    precision = Precision.of(config.precision, world.device)
+    train_data, val_data = recipe.train_data(), recipe.val_data()
+    reading = Reading(config.data.workers, config.data.prefetch, config.seed)
+    train = TrainLoader(
+        train_data, recipe, reading, world, plan.global_batch, plan.accumulation, shuffle=config.data.shuffle
+    )
+    if not isinstance(train.source, SplitStream):
+        line = check_shares(train.source, world)
+        if world.is_main:
+            log.info(line)
+    model = _model(recipe, config, world, precision)
+    replica = Replica(model, recipe, world, config.parallel, config.log.every_steps)
+    per_epoch = None if train.length is None else -(-train.length // plan.global_batch)
+    optimizer = build_optimizer(model, config.optim, plan.lr)
+    total = config.schedule.total_steps or (per_epoch or config.stop.max_steps or 1) * config.stop.epochs
+    schedule = build_schedule(optimizer, config.schedule, total, plan.lr_factor)
+    state = State(model, optimizer, schedule, precision.scaler)
+    session = Session(
+        config=config,
+        world=world,
+        recipe=recipe,
+        plan=plan,
+        precision=precision,
+        model=model,
+        replica=replica,
+        train=train,
+        train_data=train_data,
+        val=None if val_data is None else eval_loader(val_data, recipe, reading, world, config.batch.eval),
+        step=TrainStep(world, recipe, replica, optimizer, schedule, precision, config.optim.clip_norm),
+        state=state,
+        steps_per_epoch=per_epoch,
+        position=Position(),
+    )
+    if checkpoints is not None:
+        session.position = state.restore(find_checkpoint(checkpoints, world))
+    _rehearse(session)
+    return session
+
+
+def _model(recipe: Recipe, config: Config, world: World, precision: Precision) -> nn.Module:
+    with shared_stream(config.seed, "model"):
+        model = recipe.model()
+    if config.parallel.sync_batchnorm:
+        model = synchronise(model, world.device)
+    model = model.to(world.device, precision.dtype)
+    if config.memory.channels_last:
+        _to_channels_last(model)
+    if config.init_from is not None:
+        load_weights(model, read_weights(Path(config.init_from)), config.init_from)
+    return model.train()
+
+
+@torch.no_grad()
+def _to_channels_last(model: nn.Module) -> None:
+    """Lay out convolution weights with channels innermost; a 1 x 1 kernel is the same in both layouts."""
+    for param in model.parameters():
+        if param.dim() == 4 and param.shape[2:] != (1, 1):
+            param.data = param.data.contiguous(memory_format=torch.channels_last)
+
+
+def _rehearse(session: Session) -> None:
+    world, source = session.world, session.train.source
+    if isinstance(source, SplitStream):
+        source.epoch, source.start = 0, 0
+        fetched = next(iter(source), None)
+        host = None if fetched is None else Collate(session.recipe, "train")(fetched)
+        if host is None:
+            return
+    else:
+        size = max(1, session.plan.global_batch // (world.num_ranks * session.plan.accumulation))
+        keys = [(0, (world.rank + i) % source.length) for i in range(min(size, source.length))]
+        stream = KeyedDataset(session.train_data, session.config.seed, "train")
+        host = Collate(session.recipe, "train")(stream.__getitems__(keys))
+    batch = session.on_device(sound(host, world.rank))
+    unused = rehearse(session.replica, session.recipe, session.precision, host, batch, world)
+    if unused and world.is_main:
+        log.info("parameters without a gradient on some rank, completed with zeros: %s", ", ".join(sorted(unused)))

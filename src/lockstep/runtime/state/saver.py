@@ -1,0 +1,159 @@
+"""Saving and restoring a run: what goes into a checkpoint, and where it comes back to."""
+
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from lockstep.core.errors import RunError, UserError, explain
+from lockstep.runtime.config import CheckpointConfig
+from lockstep.runtime.optim import Schedule
+from lockstep.runtime.state.checkpoint import Checkpoint, Damaged, Snapshot, newest_whole, point_to_best, prune, read
+from lockstep.runtime.state.position import Position
+from lockstep.runtime.state.tensors import host_copy, weights_of
+from lockstep.runtime.state.weights import load_weights
+from lockstep.runtime.state.writer import Writer, Written
+from lockstep.runtime.world import World
+
+log = logging.getLogger("lockstep")
+
+
+class State:
+    """All that a resume needs, bound to the objects that hold it.
+
+    Args:
+        model: the unwrapped model.
+        optimizer: the optimizer over it.
+        schedule: its schedule.
+        scaler: the loss scaler.
+    """
+
+    def __init__(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, schedule: Schedule, scaler: torch.amp.GradScaler
+    ) -> None:
+        self.model, self.optimizer, self.schedule, self.scaler = model, optimizer, schedule, scaler
+
+    def snapshot(self, position: Position, about: Mapping[str, Any]) -> Snapshot:
+        """Host copies of this moment; training may go on while they are written."""
+        tensors, ties, rest = weights_of(self.model)
+        trainer = {
+            "position": position.to_dict(),
+            "optimizer": host_copy(self.optimizer.state_dict()),
+            "schedule": host_copy(self.schedule.state_dict()),
+            "scaler": host_copy(self.scaler.state_dict()),
+            "extra_state": rest,
+        }
+        return Snapshot(position.step, tensors, ties, trainer, about)
+
+    def restore(self, checkpoint: Checkpoint) -> Position:
+        """Put everything back; returns where the run stood.
+
+        Raises:
+            UserError: where the checkpoint is of another architecture or optimizer.
+        """
+        trainer = checkpoint.trainer
+        load_weights(self.model, checkpoint.tensors, str(checkpoint.path), trainer["extra_state"])
+        try:
+            self.optimizer.load_state_dict(trainer["optimizer"])
+            self.schedule.load_state_dict(trainer["schedule"])
+        except (ValueError, KeyError) as error:
+            must = "the same optimizer and schedule as at the save"
+            raise UserError(
+                explain(f"{checkpoint.path} does not fit this run: {error}", must, "optim, schedule")
+            ) from None
+        if self.scaler.is_enabled() and trainer["scaler"]:
+            self.scaler.load_state_dict(trainer["scaler"])
+        return Position(**trainer["position"])
+
+
+def find_checkpoint(folder: Path, world: World) -> Checkpoint:
+    """The newest whole checkpoint of a run; rank 0 chooses, every rank reads.
+
+    Raises:
+        UserError: where there is none.
+    """
+    path: Path | None = None
+    refused: list[str] = []
+    if world.is_main:
+        path, refused = newest_whole(folder)
+    path, refused = world.broadcast((path, refused))
+    for reason in refused:
+        if world.is_main:
+            log.warning("checkpoint refused: %s", reason)
+    if path is None:
+        seen = f"no whole checkpoint in {folder}"
+        raise UserError(
+            explain(seen, "a run that has saved at least once", next_step="start it anew, without --resume")
+        )
+    if refused and world.is_main:
+        log.warning("the one before is used: %s", path)
+    try:
+        return read(path)
+    except Damaged as damage:
+        raise RunError(
+            explain(str(damage), "a checkpoint does not change while it is read", f"rank {world.rank}")
+        ) from None
+
+
+class Saver:
+    """Writes a run's checkpoints; acts on rank 0 only.
+
+    Args:
+        folder: the folder of checkpoints.
+        config: the section `checkpoint`.
+        about: what every manifest holds.
+        acts: whether this rank writes.
+    """
+
+    def __init__(self, folder: Path, config: CheckpointConfig, about: Mapping[str, Any], acts: bool) -> None:
+        self.folder, self.config, self.about, self.acts = folder, config, about, acts
+        self.saved: Position | None = None
+        self.stall_s = 0.0
+        self.failed: Written | None = None
+        self._writer = Writer(folder, config.asynchronous, self._after)
+
+    def save(self, state: State, position: Position) -> None:
+        """Copy the state and have it written; returns once the copy is made."""
+        self.saved = position
+        if not self.acts:
+            return
+        start = time.perf_counter()
+        about = {**self.about, "epoch": position.epoch, "best": position.best}
+        self._writer.submit(state.snapshot(position, about))
+        self.stall_s += time.perf_counter() - start
+        self.report(self._writer.finished())
+
+    def report(self, ended: list[Written]) -> None:
+        """Say what failed; a later save tries again, and the last good checkpoint stays."""
+        for written in ended:
+            self.failed = None if written.path else written
+            if written.path is None:
+                log.error("checkpoint of step %d was not saved: %s; training goes on", written.step, written.error)
+            else:
+                log.debug("saved %s", written.path)
+
+    def poll(self) -> None:
+        """Report the saves that ended meanwhile."""
+        self.report(self._writer.finished())
+
+    def close(self, ending_well: bool) -> None:
+        """Wait for what is being written.
+
+        Raises:
+            RunError: where a run that ends well could not save its last state.
+        """
+        self.report(self._writer.close())
+        if ending_well and self.failed is not None:
+            seen = f"the last checkpoint (step {self.failed.step}) could not be saved: {self.failed.error}"
+            raise RunError(explain(seen, "room and write access", str(self.folder), "free the disk, then resume"))
+
+    def _after(self, snapshot: Snapshot) -> None:
+        best = snapshot.trainer["position"]["best_step"]
+        kept = best if self.config.keep_best else None
+        prune(self.folder, self.config.keep_last, kept)
+        if kept is not None and (self.folder / f"step-{kept:08d}").is_dir():
+            point_to_best(self.folder, kept)

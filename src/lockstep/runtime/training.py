@@ -1,0 +1,144 @@
+"""Train one recipe on the ranks of a world: the run's folder, its logs, its session and its loop."""
+
+import json
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lockstep.core.errors import UserError, explain
+from lockstep.core.files import write_text
+from lockstep.runtime.config import Config, dump_config
+from lockstep.runtime.display import Display
+from lockstep.runtime.journal import Journal
+from lockstep.runtime.loop import Loop
+from lockstep.runtime.manifest import describe, source_digest
+from lockstep.runtime.recipe import Recipe
+from lockstep.runtime.session import Session, build_session
+from lockstep.runtime.state.saver import Saver
+from lockstep.runtime.state.tensors import tensors_digest
+from lockstep.runtime.world import World
+
+log = logging.getLogger("lockstep")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a run ended, the same on every rank.
+
+    Attributes:
+        step: optimizer steps done.
+        epoch: epochs done.
+        results: the last evaluation.
+        run_dir: where everything is.
+    """
+
+    step: int
+    epoch: int
+    results: dict[str, float]
+    run_dir: Path
+
+
+def fit(
+    recipe: Recipe,
+    config: Config,
+    world: World,
+    run_dir: Path,
+    resume: bool = False,
+    launch: str = "library",
+    on_step: Callable[[int], None] | None = None,
+) -> Summary:
+    """Train to the end of the config's stop rules. All ranks call it together.
+
+    Args:
+        recipe: the task.
+        config: the resolved config.
+        world: the ranks.
+        run_dir: folder of the run; made by rank 0 where it is missing.
+        resume: go on from its newest whole checkpoint.
+        launch: how the ranks were started, for the manifest.
+        on_step: called after each optimizer step with the steps done.
+    """
+    if config.run.deterministic:
+        torch.use_deterministic_algorithms(True)
+    checkpoints = run_dir / "checkpoints"
+    if world.is_main:
+        prepare_folder(run_dir, config)
+    with ExitStack() as leaving:
+        session = build_session(recipe, config, world, checkpoints if resume else None)
+        leaving.callback(session.replica.close)
+        about = _introduce(session, run_dir, launch, resume)
+        saver = Saver(checkpoints, config.checkpoint, about, world.is_main)
+        resumed_at = session.position.step if resume else None
+        journal = Journal(run_dir, config.log.tensorboard, resumed_at) if world.is_main else None
+        if journal is not None:
+            leaving.callback(journal.close)
+        display = Display(session.total_steps, session.position.step, config.log.progress, world.is_main)
+        leaving.callback(display.close)
+        loop = Loop(session, saver, journal, display, on_step)
+        ended_well = False
+        try:
+            loop.run()
+            ended_well = True
+        finally:
+            saver.close(ended_well)
+        position = session.position
+        if world.is_main:
+            end = {"step": position.step, "epoch": position.epoch, "results": loop.results, "skipped": position.skipped}
+            weights = tensors_digest(
+                {k: v for k, v in session.model.state_dict().items() if isinstance(v, torch.Tensor)}
+            )
+            _write_manifest(run_dir, {**about, "ended": _now(), "end": end, "weights_digest": weights})
+        return Summary(position.step, position.epoch, loop.results, run_dir)
+
+
+def prepare_folder(run_dir: Path, config: Config) -> None:
+    """Make the run's folder and write its config.
+
+    Raises:
+        UserError: where it cannot be written.
+    """
+    try:
+        for name in ("", "checkpoints", "logs"):
+            (run_dir / name).mkdir(parents=True, exist_ok=True)
+        write_text(run_dir / "config.yaml", dump_config(config))
+    except OSError as error:
+        seen = f"the run's folder cannot be written: {error.strerror}"
+        raise UserError(explain(seen, "a folder with write access", str(run_dir), "set run.dir=FOLDER")) from None
+
+
+def _introduce(session: Session, run_dir: Path, launch: str, resumed: bool) -> dict[str, Any]:
+    """Print the contract line and write the manifest; returns what both hold."""
+    config, world, position = session.config, session.world, session.position
+    line = session.plan.line(session.steps_per_epoch)
+    about = describe(config, world, session.plan, session.precision, launch, line)
+    about |= {"recipe": source_digest(session.recipe), "started": _now(), "parameters": _num_parameters(session.model)}
+    if resumed:
+        about["resumed_at"] = position.step
+    if world.is_main:
+        log.info(line)
+        device = f"{world.device.type}, {session.precision.name}, {torch.get_num_threads()} threads per rank"
+        log.info("%s, %d parameters, %s", type(session.recipe).__name__, about["parameters"], device)
+        if resumed:
+            log.info(
+                "resumed at step %d (epoch %d, %d samples in)", position.step, position.epoch + 1, position.consumed
+            )
+        _write_manifest(run_dir, about)
+    return about
+
+
+def _write_manifest(run_dir: Path, values: dict[str, Any]) -> None:
+    write_text(run_dir / "manifest.json", json.dumps(values, indent=2, default=str))
+
+
+def _num_parameters(model: torch.nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

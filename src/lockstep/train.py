@@ -1,0 +1,172 @@
+"""`lockstep train`: resolve the config, choose the run's folder, start the ranks."""
+
+import json
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lockstep.core.errors import UserError, explain
+from lockstep.core.outcome import Exit
+from lockstep.runtime.config import Config, changes, dump_config, load_config
+
+if TYPE_CHECKING:
+    from lockstep.runtime.world import World
+
+RUNS = Path("runs")
+
+
+def train(
+    config_path: Path | None,
+    overrides: Sequence[str],
+    nproc: int | None,
+    resume: str | None,
+    show_config: bool,
+) -> Exit:
+    """Train as the config says.
+
+    Args:
+        config_path: a YAML file, None for the recipe's own defaults.
+        overrides: `key=value` items.
+        nproc: ranks on this machine, None for all GPUs, or on a CPU at most 2.
+        resume: folder of a run to go on with; empty for the newest under `runs/`; None for a new run.
+        show_config: print the resolved config and do nothing else.
+    """
+    folder = None if resume is None else resumed_folder(resume)
+    config = resolve(config_path, overrides, folder)
+    if show_config:
+        print(dump_config(config), end="")
+        return Exit.DONE
+    from lockstep.recipes.resolve import check_recipe_name
+    from lockstep.runtime.world import launched
+
+    check_recipe_name(config.recipe)
+    notes = changes(load_config(folder / "config.yaml", []), config) if folder else []
+    if launched():
+        from lockstep.launch import run_as_rank
+
+        run_as_rank(train_rank, (config, folder, folder is not None, notes, "torchrun"))
+    run_dir = folder or new_run_dir(config)
+    from lockstep.launch import launch_local
+
+    return launch_local(
+        train_rank,
+        (config, run_dir, folder is not None, notes, "lockstep train"),
+        nproc or default_nproc(config),
+        work_dir=run_dir,
+    )
+
+
+def resolve(config_path: Path | None, overrides: Sequence[str], folder: Path | None) -> Config:
+    """The config of a new run, or of a resumed one with its overrides."""
+    if folder is None:
+        return load_config(config_path, overrides)
+    if config_path is not None:
+        seen = f"both a config ({config_path}) and a run to resume ({folder})"
+        must = "a resumed run keeps its own config.yaml"
+        raise UserError(explain(seen, must, next_step="change single values with key=value"))
+    return load_config(folder / "config.yaml", overrides)
+
+
+def train_rank(config: Config, run_dir: Path | None, resume: bool, notes: Sequence[str], launch: str) -> None:
+    """What every rank runs. Without a folder (torchrun), rank 0 names it for all."""
+    from lockstep.recipes.resolve import load_recipe
+    from lockstep.runtime.training import fit, prepare_folder
+    from lockstep.runtime.logs import log, rank_logs
+    from lockstep.runtime.world import World
+
+    run = config.run
+    with World.enter(run.device, run.threads, config.parallel.timeout_s) as world:
+        run_dir = _agreed_folder(world, config, run_dir)
+        if world.is_main:
+            prepare_folder(run_dir, config)
+        world.barrier()
+        with rank_logs(run_dir / "logs", world.rank, config.log.all_ranks):
+            recipe = load_recipe(config.recipe, config.options)
+            if world.is_main:
+                log.info("run: %s", run_dir)
+                for note in notes:
+                    log.info("changed since the save: %s", note)
+            summary = fit(recipe, config, world, run_dir, resume, launch)
+            if world.is_main:
+                _farewell(run_dir, summary.step)
+
+
+def _agreed_folder(world: "World", config: Config, run_dir: Path | None) -> Path:
+    if run_dir is not None:
+        return run_dir
+    named: Path | UserError | None = None
+    if world.is_main:
+        try:
+            named = new_run_dir(config)
+        except UserError as error:
+            named = error
+    named = world.broadcast(named)
+    if isinstance(named, UserError):
+        raise named
+    assert named is not None
+    return named
+
+
+def _farewell(run_dir: Path, step: int) -> None:
+    from lockstep.runtime.logs import log
+
+    log.info("done at step %d; checkpoints: %s", step, run_dir / "checkpoints")
+    if (run_dir / "tensorboard").is_dir():
+        log.info("TensorBoard: tensorboard --logdir %s", run_dir / "tensorboard")
+    log.info("go on: lockstep train --resume %s stop.epochs=N", run_dir)
+    log.info("your own model and data: docs/my-own-model.md")
+
+
+def new_run_dir(config: Config) -> Path:
+    """The folder of a new run.
+
+    Raises:
+        UserError: where `run.dir` names one that holds a run already.
+    """
+    if config.run.dir is not None:
+        folder = Path(config.run.dir)
+        if (folder / "manifest.json").exists():
+            must = "a new run gets a folder of its own"
+            next_step = f"resume it with `lockstep train --resume {folder}`, or name another"
+            raise UserError(explain(f"run.dir={folder} holds a run already", must, next_step=next_step))
+        return folder
+    name = config.recipe.rpartition(":")[2].removesuffix(".py").rpartition("/")[2]
+    folder = RUNS / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    return folder if not folder.exists() else folder.with_name(f"{folder.name}-{os.getpid()}")
+
+
+def resumed_folder(text: str) -> Path:
+    """The folder of the run to resume.
+
+    Raises:
+        UserError: where there is no such run.
+    """
+    if text:
+        folder = Path(text)
+        if not (folder / "config.yaml").is_file():
+            raise UserError(explain(f"{folder} is not the folder of a run", "it holds config.yaml", "--resume"))
+        return folder
+    runs = [path.parent for path in RUNS.glob("*/config.yaml")]
+    if not runs:
+        raise UserError(explain(f"no run under {RUNS}/", "a run to resume", "--resume", "name its folder"))
+    return max(runs, key=lambda run: _started(run))
+
+
+def _started(run: Path) -> str:
+    try:
+        return str(json.loads((run / "manifest.json").read_text(encoding="utf-8"))["started"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def default_nproc(config: Config) -> int:
+    """All visible GPUs; on a CPU at most 2."""
+    import torch
+
+    from lockstep.runtime.world import num_cores
+
+    if config.run.device != "cpu" and torch.cuda.is_available():
+        return torch.cuda.device_count()
+    return min(2, num_cores())
