@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,8 @@ from typing import Any
 
 import psutil
 import pytest
+
+from lockstep.launch.leftovers import sweep
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -34,6 +38,15 @@ class Server:
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
+
+    def sweep(self) -> None:
+        """Remove what a killed launcher has left, as the next launcher does."""
+        deadline = time.monotonic() + 2  # the last thread of a killed process may hold files for a moment
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tempfile, "tempdir", str(self.temporary))
+            while list(self.temporary.iterdir()) and time.monotonic() < deadline:
+                sweep()
+                time.sleep(0.01)
 
     def close(self) -> None:
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -116,6 +129,8 @@ def launch(launch_server: Server, tmp_path: Path) -> Iterator[Launch]:
         if launcher.code is None:
             psutil.Process(launcher.pid).kill()
             launcher.wait()
+    if any(launcher.code == -signal.SIGKILL for launcher in started):
+        launch_server.sweep()
     assert list(launch_server.temporary.iterdir()) == []
 
 

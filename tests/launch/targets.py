@@ -34,7 +34,9 @@ class Numbers(Dataset[int]):
 
 
 def join() -> int:
+    """Returns this rank, when all have joined: a rank that fails earlier makes gloo write to stderr by itself."""
     dist.init_process_group("gloo")
+    meet()
     return dist.get_rank()
 
 
@@ -48,10 +50,9 @@ def ready() -> None:
 
 def show_environment(*args: str) -> None:
     rank = join()
-    meet()
     state = {
         "args": args,
-        "handler of SIGINT": str(signal.getsignal(signal.SIGINT)),
+        "handler of SIGINT": repr(signal.getsignal(signal.SIGINT)),
         "group": os.getpgrp() == os.getpid(),
     }
     print(json.dumps({rank: {**state, **os.environ}}), flush=True)
@@ -113,7 +114,6 @@ def crash_on(rank: int) -> None:
 
 def work_for_ever() -> None:
     join()
-    meet()
     ready()
     while True:
         meet()
@@ -126,7 +126,8 @@ def work_with_children() -> None:
     loader = DataLoader(Numbers(), batch_size=4, num_workers=2, persistent_workers=True)
     batches = iter(loader)
     next(batches)
-    starter = threading.Thread(target=lambda: subprocess.Popen(["sleep", "1000"]))
+    started = []  # kept: a forgotten Popen warns
+    starter = threading.Thread(target=lambda: started.append(subprocess.Popen(["sleep", "1000"])))
     starter.start()
     starter.join()
     meet()

@@ -1,9 +1,10 @@
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from lockstep.core.errors import UserError
+from lockstep.core.errors import RunError, UserError
 from lockstep.launch import launch_local
 from tests.launch.conftest import Launch, Launcher
 
@@ -11,9 +12,12 @@ RANK_1 = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE":
 
 
 def environments(run: Launcher) -> dict[str, dict[str, object]]:
+    """What `show_environment` printed; ranks share a stream, so a line may end where the next begins."""
     shown: dict[str, dict[str, object]] = {}
-    for line in run.stdout.splitlines():
-        shown |= json.loads(line)
+    text = run.stdout.replace("\n", "")
+    while text:
+        one, end = json.JSONDecoder().raw_decode(text)
+        shown, text = shown | one, text[end:]
     return shown
 
 
@@ -71,9 +75,15 @@ def test_what_lies_in_the_run_folder_stays(launch: Launch, tmp_path: Path) -> No
     assert f"  Logs: {run.work_dir / 'logs'} and {run.work_dir / 'failures'}\n" in run.stderr
     run = launch("show_environment")
     assert run.wait() == 0
-    assert [path.name for path in run.work_dir.iterdir()] == ["logs"]
+    assert sorted(path.name for path in run.work_dir.iterdir()) == ["failures", "logs"]
 
 
 def test_no_ranks_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="0 ranks were asked for"):
         launch_local(print, (), 0, work_dir=tmp_path)
+
+
+def test_no_temporary_folder_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(RunError, match="2 processes could not be started"):
+        launch_local(print, (), 2, work_dir=tmp_path)

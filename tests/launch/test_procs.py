@@ -59,3 +59,24 @@ def test_groups_that_are_gone_are_no_error() -> None:
     gone.wait(5)
     procs.kill_trees([gone.pid])
     procs.await_groups([gone.pid], 1)
+
+
+def test_orphans_of_a_group_are_collected_but_not_its_leader() -> None:
+    before = procs.adopt_orphans(True)
+    try:
+        leader = subprocess.Popen(["sh", "-c", "(sleep 0.1 &) ; exec sleep 1000"], process_group=0)
+        orphan = None
+        while orphan is None:
+            others = [one for one in psutil.Process().children() if one.pid != leader.pid]
+            orphan = next((one for one in others if os.getpgid(one.pid) == leader.pid), None)
+        while orphan.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        procs.collect_orphans([leader.pid])
+        assert not orphan.is_running()
+        leader.kill()
+        while psutil.Process(leader.pid).status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        procs.collect_orphans([leader.pid])
+        assert leader.wait(5) == -signal.SIGKILL
+    finally:
+        procs.adopt_orphans(before)

@@ -36,18 +36,6 @@ def test_done(tmp_path: Path) -> None:
     assert record.is_done(tmp_path, 3)
 
 
-def test_clear_takes_only_its_own(tmp_path: Path) -> None:
-    folder = tmp_path / "failures"
-    folder.mkdir()
-    record.write_failure(folder, ONE, "text")
-    (folder / "notes.md").touch()
-    record.clear(folder)
-    assert [path.name for path in folder.iterdir()] == ["notes.md"]
-    (folder / "notes.md").unlink()
-    record.clear(folder)
-    assert not folder.exists()
-
-
 def test_the_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(record.FAILURES_ENV, raising=False)
     assert record.failures_folder() is None

@@ -66,7 +66,7 @@ def test_held_signals_come_after_our_handlers_are_back() -> None:
     with SignalWatch() as watch:
         with watch.held():
             signal.signal(signal.SIGTERM, signal.default_int_handler)
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
             assert watch.ended_by is None
         assert watch.ended_by is signal.SIGTERM
 

@@ -3,7 +3,6 @@
 import signal
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
@@ -12,6 +11,8 @@ from torch.distributed.elastic.events.api import Event, EventSource
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs
 
 from lockstep.launch import frames, procs, record
+from lockstep.launch.rank import Work, rank_main
+from lockstep.launch.rendezvous import LocalRendezvous
 from lockstep.launch.signals import SignalWatch
 from lockstep.launch.verdict import RankEnd
 
@@ -43,12 +44,22 @@ class RankAgent(LocalElasticAgent):
     return. Exit code 0 counts only with the rank's word that its work is done.
     """
 
-    def __init__(self, spec: WorkerSpec, start_method: str, folder: Path, watch: SignalWatch) -> None:
+    def __init__(self, work: Work, num_ranks: int, start_method: str, watch: SignalWatch) -> None:
+        spec = WorkerSpec(
+            role="rank",
+            local_world_size=num_ranks,
+            entrypoint=rank_main,
+            args=(work,),
+            rdzv_handler=LocalRendezvous(),
+            max_restarts=0,
+            monitor_interval=0.1,
+        )
         super().__init__(spec, NoLogs(), start_method)
-        self._folder = folder
+        self._work = work
         self._watch = watch
         self._seen_ns = time.time_ns()
         self._ends: dict[int, RankEnd] = {}
+        self._over = False
 
     def ends(self) -> list[RankEnd]:
         """How each rank ended, in the order of ranks; to be asked after `run`."""
@@ -60,12 +71,16 @@ class RankAgent(LocalElasticAgent):
             # Threads of the store's server are alive at the fork. They hold no lock of Python's.
             warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
             pids: dict[int, Any] = super()._start_workers(worker_group)
+            # A spawned rank imports for seconds before it can do this itself, for its whole group.
+            for lifeline, pid in zip(self._work.lifelines, self._pids(), strict=True):
+                procs.hang(lifeline.fileno(), pid)
         return pids
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         if self._watch.stop_asked:
             self._pause()
         self._note_ends()
+        procs.collect_orphans(self._pids())
         if self._watch.ended_by is not None:
             return RunResult(WorkerState.FAILED)
         if any(not end.done for end in self._ends.values()):
@@ -87,10 +102,10 @@ class RankAgent(LocalElasticAgent):
         for rank, process in enumerate(self._processes()):
             if rank not in self._ends and process.exitcode is not None:
                 where = ""
-                crash = record.crash_file(self._folder, rank)
+                crash = record.crash_file(self._work.folder, rank)
                 if process.exitcode < 0 and crash.exists():
                     where = frames.crash_spot(crash.read_text(errors="replace"))
-                done = record.is_done(self._folder, rank)
+                done = record.is_done(self._work.folder, rank)
                 self._ends[rank] = RankEnd(rank, process.exitcode, done, self._seen_ns, where)
         self._seen_ns = now_ns
 
@@ -111,7 +126,10 @@ class RankAgent(LocalElasticAgent):
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGKILL, timeout: int = 30) -> None:
         """End every rank and all it has started, at once. torch calls this at every way out, some twice."""
+        if self._over:
+            return
         self._note_ends()
+        self._over = True
         pids = self._pids()
         procs.kill_trees(pids)
         super()._shutdown(signal.SIGKILL)

@@ -17,6 +17,7 @@ from lockstep.core.outcome import Exit
 from lockstep.launch import frames
 from lockstep.launch.record import Failure, Kind, failures_folder, write_done, write_failure
 from lockstep.launch.verdict import describe
+from lockstep.runtime.world import Place
 
 log = logging.getLogger("lockstep")
 
@@ -59,15 +60,19 @@ def run_as_rank(target: Callable[..., None], args: tuple[Any, ...] = ()) -> NoRe
     """Run `target(*args)` in this process, say what went wrong without a traceback of ours, and exit.
 
     For a rank that somebody else started (torchrun) and for a single process. Exit code: 0, or the error's own.
+
+    Raises:
+        UserError: where the environment does not say which rank this is.
     """
-    rank, num_ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    place = Place.from_environment()
+    rank = place.rank
     failure = guarded(target, args, rank)
     if failure is None:
         leave(Exit.DONE)
     if rank != 0 and failure.explained:
         time.sleep(RANK_0_FIRST_S)
     if rank == 0 or failure.kind not in ("consequence", "interrupt"):
-        print(describe(failure, num_ranks), file=sys.stderr)
+        print(describe(failure, place.num_ranks), file=sys.stderr)
     leave(failure.exit_code)
 
 

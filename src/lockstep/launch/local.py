@@ -1,28 +1,29 @@
 """Starting N ranks on this machine through torch's elastic agent, and saying how they ended."""
 
+import itertools
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Literal
 
 import psutil
 import torch
-from torch.distributed.elastic.agent.server.api import WorkerSpec
 from torch.distributed.elastic.multiprocessing import SignalException
 
 from lockstep.core.errors import RunError, UserError, explain
 from lockstep.core.outcome import Exit
 from lockstep.launch import procs, record
 from lockstep.launch.agent import RankAgent
-from lockstep.launch.rank import Work, rank_main
-from lockstep.launch.rendezvous import HOST, LocalRendezvous
+from lockstep.launch.leftovers import scratch
+from lockstep.launch.rank import Work
+from lockstep.launch.rendezvous import HOST
 from lockstep.launch.signals import SignalWatch
 from lockstep.launch.verdict import RankEnd, Verdict, judge
 
@@ -52,7 +53,7 @@ def launch_local(
         target: a function at the top level of a module; its errors are explained, its return value is dropped.
         args: its arguments; with "spawn" they are pickled.
         num_ranks: at least 1.
-        work_dir: the run's folder. Records of a failure are left in `failures/` below it.
+        work_dir: the run's folder; it need not exist. Tracebacks of a failure are left in `failures/` below it.
         start_method: "auto" forks where torch knows no GPU: the ranks inherit the imported torch and start in
             milliseconds. For that this process must not have run a torch operation before. Else it spawns.
 
@@ -64,18 +65,23 @@ def launch_local(
     """
     if num_ranks < 1:
         raise UserError(explain(f"{num_ranks} ranks were asked for", "at least 1", next_step="give `--nproc 1`"))
-    method = _start_method(start_method)
-    with _records(work_dir) as folder:
-        with SignalWatch() as watch, _orphans_adopted(), _quiet():
-            ends = _run(target, args, num_ranks, folder, method, watch)
-        if watch.ended_by is not None:
-            verdict = _INTERRUPTED[watch.ended_by]
-        else:
-            verdict = judge(record.read_failures(folder), ends, _logs(work_dir, folder))
-        if verdict.text:
-            print(verdict.text, file=sys.stderr, flush=True)
-        if watch.ended_by is not None or not _worth_keeping(folder):
-            record.clear(folder)
+    try:
+        with scratch() as folder, SignalWatch() as watch, _orphans_adopted(), _quiet():
+            ends = _run(target, args, num_ranks, folder, _start_method(start_method), watch)
+            if watch.ended_by is not None:
+                verdict = _INTERRUPTED[watch.ended_by]
+            else:
+                verdict = judge(record.read_failures(folder), ends, _keep(folder, work_dir))
+    except OSError as error:
+        raise RunError(
+            explain(
+                f"{num_ranks} processes could not be started: {error}",
+                "the machine must allow as many processes and open files, and a temporary folder",
+                next_step="start fewer ranks with `--nproc`; TMPDIR names another temporary folder",
+            )
+        ) from error
+    if verdict.text:
+        print(verdict.text, file=sys.stderr, flush=True)
     return verdict.exit
 
 
@@ -90,40 +96,19 @@ def _run(
     if method == "spawn":
         # Starting this helper lets signals through, so it must not happen while the ranks are started.
         resource_tracker.ensure_running()
-    lifeline, launchers_end = multiprocessing.get_context(method).Pipe(duplex=False)
-    with lifeline, launchers_end:
-        work = Work(
-            target,
-            args,
-            folder,
-            os.getpid(),
-            lifeline,
-            launchers_end if method == "fork" else None,
-            _loopback(),
-        )
-        spec = WorkerSpec(
-            role="rank",
-            local_world_size=num_ranks,
-            entrypoint=rank_main,
-            args=(work,),
-            rdzv_handler=LocalRendezvous(),
-            max_restarts=0,
-            monitor_interval=0.1,
-        )
-        agent = RankAgent(spec, method, folder, watch)
+    with ExitStack() as open_pipes:
+        pipes = [multiprocessing.get_context(method).Pipe(duplex=False) for _ in range(num_ranks)]
+        for end in itertools.chain(*pipes):
+            open_pipes.enter_context(end)
+        lifelines, launchers_ends = zip(*pipes, strict=True)
+        forked_ends = launchers_ends if method == "fork" else ()
+        work = Work(target, args, folder, os.getpid(), lifelines, forked_ends, _loopback())
+        agent = RankAgent(work, num_ranks, method, watch)
         try:
             agent.run()
         except SignalException as stopped:
-            # Only in the moment between torch's handlers and ours.
+            # Only with a torch that has put in its own handlers, in the moment before ours are back.
             watch.note(stopped.sigval)
-        except OSError as error:
-            raise RunError(
-                explain(
-                    f"{num_ranks} processes could not be started: {error}",
-                    "the machine must allow as many processes, open files and memory",
-                    next_step="start fewer ranks with `--nproc`",
-                )
-            ) from error
         return agent.ends()
 
 
@@ -142,35 +127,20 @@ def _loopback() -> str:
     return ""
 
 
-@contextmanager
-def _records(work_dir: Path) -> Iterator[Path]:
-    """The folder for records: in the run's folder, or a temporary one where that cannot be written."""
-    made = not work_dir.exists()
-    folder = work_dir / "failures"
-    try:
-        record.clear(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        with tempfile.TemporaryDirectory(prefix="lockstep-") as temporary:
-            yield Path(temporary)
-        return
-    try:
-        yield folder
-    finally:
-        if made:
-            with suppress(OSError):
-                work_dir.rmdir()  # only when nobody has put anything there
+def _keep(folder: Path, work_dir: Path) -> str:
+    """Keep in the run's folder what the block on the screen does not show: whole tracebacks, stacks of a crash.
 
-
-def _worth_keeping(folder: Path) -> bool:
-    """Only what the block on the screen does not show: whole tracebacks, stacks of a crash."""
-    return any(path.stat().st_size for path in folder.glob("rank-*.txt"))
-
-
-def _logs(work_dir: Path, folder: Path) -> str:
-    places = [place for place in (work_dir / "logs",) if place.is_dir()]
-    if folder.is_relative_to(work_dir) and _worth_keeping(folder):
-        places.append(folder)
+    Returns: where the user finds more, or "".
+    """
+    places = [work_dir / "logs"] if (work_dir / "logs").is_dir() else []
+    texts = [path for path in sorted(folder.glob("rank-*.txt")) if path.stat().st_size]
+    with suppress(OSError):  # a run folder that cannot be written is not what went wrong here
+        if texts:
+            kept = work_dir / "failures"
+            kept.mkdir(parents=True, exist_ok=True)
+            for path in texts:
+                shutil.copy(path, kept)
+            places.append(kept)
     return " and ".join(str(place) for place in places)
 
 

@@ -1,7 +1,7 @@
 """Process trees that end together: what the Linux kernel does for us when nobody is left to do it in Python.
 
 Every rank leads a process group, in which its DataLoader workers and other children are born. The launcher ends a
-rank by ending its group. For the case that the launcher itself is killed, the rank hangs on a *lifeline*: a pipe
+rank by ending its group. For the case that the launcher itself is killed, each rank hangs on a *lifeline*: a pipe
 that only the launcher holds open for writing. When it closes, the kernel sends SIGKILL to the whole group, also to
 processes that are stopped or stuck in C code. No thread and no Python code has to run for it.
 """
@@ -11,7 +11,7 @@ import fcntl
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
@@ -19,6 +19,7 @@ import psutil
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
 
 
 def lead_group() -> None:
@@ -27,19 +28,27 @@ def lead_group() -> None:
         os.setpgid(0, 0)
 
 
+def hang(lifeline: int, pid: int) -> None:
+    """Let the kernel send SIGKILL to a process, or to a group if pid is negative, when the lifeline's writer is gone.
+
+    Args:
+        lifeline: read end of a pipe. It works as long as somebody holds it open, so that process must hold it too.
+        pid: belongs to the open file, which all that have inherited it share.
+    """
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, pid)
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+
+
 def die_with(launcher_pid: int, lifeline: Connection) -> None:
     """Tie this process and its group to the life of the launcher. Ends the process if the launcher is gone already.
 
     The parent-death signal covers the process alone (children do not inherit it); the lifeline covers the group.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # An own open file description: owner and signal belong to it, and ranks must not overwrite each other's.
-    own = os.open(f"/proc/self/fd/{lifeline.fileno()}", os.O_RDONLY | os.O_NONBLOCK)
-    lifeline.close()
-    fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpgrp())
-    fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(own, fcntl.F_SETFL, fcntl.fcntl(own, fcntl.F_GETFL) | os.O_ASYNC)
-    if os.getppid() != launcher_pid:  # it died before the two lines above could see it
+    # Opened anew: the launcher has hung this process alone on the file that was inherited, at some moment.
+    hang(os.open(f"/proc/self/fd/{lifeline.fileno()}", os.O_RDONLY | os.O_NONBLOCK), -os.getpgrp())
+    if os.getppid() != launcher_pid:  # it died before the lines above could see it
         os._exit(1)
 
 
@@ -49,27 +58,26 @@ def adopt_orphans(adopt: bool) -> bool:
     Returns: what it was before.
     """
     before = ctypes.c_int()
-    _prctl(37, ctypes.addressof(before))  # PR_GET_CHILD_SUBREAPER
+    _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(before))
     _prctl(_PR_SET_CHILD_SUBREAPER, int(adopt))
     return bool(before.value)
 
 
-def signal_groups(leaders: Iterable[int], number: signal.Signals) -> None:
+def signal_groups(leaders: Collection[int], number: signal.Signals) -> None:
     """Send a signal to every group that is still there."""
     for leader in leaders:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, number)
 
 
-def kill_trees(leaders: Iterable[int]) -> None:
+def kill_trees(leaders: Collection[int]) -> None:
     """SIGKILL to ranks, their groups, and to descendants that have moved to a group of their own."""
-    ranks = list(leaders)
     strays = []
-    for rank in ranks:
+    for rank in leaders:
         with suppress(psutil.Error):
             strays += psutil.Process(rank).children(recursive=True)
-    signal_groups(ranks, signal.SIGKILL)
-    for rank in ranks:
+    signal_groups(leaders, signal.SIGKILL)
+    for rank in leaders:
         # A rank that has not come so far as to lead a group is reached by its number only.
         with suppress(ProcessLookupError):
             os.kill(rank, signal.SIGKILL)
@@ -78,14 +86,22 @@ def kill_trees(leaders: Iterable[int]) -> None:
             stray.kill()
 
 
-def await_groups(leaders: Iterable[int], timeout_s: float) -> None:
-    """Wait until the groups are empty, and collect what they leave. The leaders themselves are collected before."""
+def collect_orphans(leaders: Collection[int]) -> None:
+    """Collect the ended orphans of the groups that this process has adopted; never a leader, it has a parent here."""
+    for leader in leaders:
+        with suppress(ChildProcessError):
+            while ended := os.waitid(os.P_PGID, leader, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                if ended.si_pid in leaders:
+                    break
+                os.waitpid(ended.si_pid, os.WNOHANG)
+
+
+def await_groups(leaders: Collection[int], timeout_s: float) -> None:
+    """Wait until the groups are empty. The leaders themselves must have been collected."""
     deadline = time.monotonic() + timeout_s
     for leader in leaders:
         while time.monotonic() < deadline:
-            with suppress(ChildProcessError):
-                while os.waitpid(-leader, os.WNOHANG)[0]:
-                    pass
+            collect_orphans(leaders)
             try:
                 os.killpg(leader, 0)
             except (ProcessLookupError, PermissionError):

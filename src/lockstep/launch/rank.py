@@ -5,6 +5,7 @@ import faulthandler
 import os
 import signal
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -12,23 +13,23 @@ from typing import Any
 
 from lockstep.launch import procs, record
 from lockstep.launch.guard import guarded, leave
-from lockstep.launch.signals import WATCHED
+from lockstep.launch.signals import TORCH_SIGNALS_ENV, WATCHED
 
 
 @dataclass(frozen=True)
 class Work:
     """What a rank gets from its launcher.
 
-    lifeline: read end of the launcher's pipe. launchers_end: the write end, to be closed here; only a forked rank
-    has it. loopback: name of the loopback network interface, or "". folder: where records go.
+    folder: where records go. lifelines: one for each rank. launchers_ends: their other ends, to be closed here; only
+    forked ranks have them. loopback: name of the loopback network interface, or "".
     """
 
     target: Callable[..., None]
     args: tuple[Any, ...]
     folder: Path
     launcher_pid: int
-    lifeline: Connection
-    launchers_end: Connection | None
+    lifelines: tuple[Connection, ...]
+    launchers_ends: tuple[Connection, ...]
     loopback: str
 
 
@@ -38,18 +39,21 @@ def rank_main(work: Work) -> None:
     The wrapper has set torchrun's environment, asked for SIGINT at the parent's death and sent the faulthandler to
     stderr: the last two are replaced here.
     """
+    rank, rank_of_node = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
     procs.lead_group()
-    if work.launchers_end is not None:
-        work.launchers_end.close()
+    for end in work.launchers_ends:
+        end.close()
+    procs.die_with(work.launcher_pid, work.lifelines[rank_of_node])
+    if work.launchers_ends:
         atexit._clear()  # a forked rank would run the launcher's exit handlers
-    procs.die_with(work.launcher_pid, work.lifeline)
     _own_signals()
+    os.environ.pop(TORCH_SIGNALS_ENV, None)
     os.environ[record.FAILURES_ENV] = str(work.folder)
     if work.loopback:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", work.loopback)
-    rank = int(os.environ["RANK"])
-    with record.crash_file(work.folder, rank).open("w") as crash:
-        faulthandler.enable(crash, all_threads=True)
+    with ExitStack() as open_files:
+        with suppress(OSError):  # no space for it: the stack of a crash goes to stderr
+            faulthandler.enable(open_files.enter_context(record.crash_file(work.folder, rank).open("w")))
         failure = guarded(work.target, work.args, rank)
         leave(0 if failure is None else failure.exit_code)
 

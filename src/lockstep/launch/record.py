@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -59,9 +58,12 @@ def write_failure(folder: Path, failure: Failure, full_traceback: str) -> None:
 
 
 def write_done(folder: Path, rank: int) -> None:
-    """Say that the work of this rank is complete: what comes after can only be an abort in tear-down."""
+    """Say that the work of this rank is complete: what comes after can only be an abort in tear-down.
+
+    An empty file, which a full disk still takes.
+    """
     with suppress(OSError):
-        _replace(folder / f"rank-{rank}.done", str(time.time_ns()))
+        (folder / f"rank-{rank}.done").touch()
 
 
 def read_failures(folder: Path) -> list[Failure]:
@@ -86,15 +88,6 @@ def traceback_file(folder: Path, rank: int) -> Path:
 def crash_file(folder: Path, rank: int) -> Path:
     """Where a rank that dies of SIGSEGV, SIGABRT or the like leaves its Python stack; empty if it does not."""
     return folder / f"rank-{rank}.crash.txt"
-
-
-def clear(folder: Path) -> None:
-    """Remove the records in the folder, and the folder when nothing else lies in it."""
-    for path in folder.glob("rank-*"):
-        with suppress(OSError):
-            path.unlink()
-    with suppress(OSError):
-        folder.rmdir()
 
 
 def _replace(path: Path, text: str) -> None:

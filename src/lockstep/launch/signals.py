@@ -1,11 +1,13 @@
 """Signals to the launcher are noted and acted upon in its loop: an exception out of nowhere could leave ranks alive."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 
+TORCH_SIGNALS_ENV = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
 
 
@@ -37,13 +39,21 @@ class SignalWatch:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold signals back, also in children that start meanwhile; torch's agent puts in its own handlers there."""
+        """Hold signals back, also in children that start meanwhile, and keep torch's agent from handling them.
+
+        Its handlers raise. It is asked to install none; older ones do not listen, so ours are put back at the end.
+        """
+        wish = os.environ.get(TORCH_SIGNALS_ENV)
+        os.environ[TORCH_SIGNALS_ENV] = ""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
         try:
             yield
         finally:
             self._install()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            del os.environ[TORCH_SIGNALS_ENV]
+            if wish is not None:
+                os.environ[TORCH_SIGNALS_ENV] = wish
 
     def note(self, number: int, frame: FrameType | None = None) -> None:
         """Note a signal: the handler."""

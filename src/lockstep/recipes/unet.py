@@ -36,8 +36,9 @@ class UNet(nn.Module):
         widths = [width * 2**level for level in range(depth + 1)]
         self.stem = ConvBlock(channels, width)
         self.down = nn.ModuleList(ConvBlock(widths[i], widths[i + 1]) for i in range(depth))
-        self.up = nn.ModuleList(nn.ConvTranspose2d(widths[i + 1], widths[i], 2, stride=2) for i in reversed(range(depth)))
-        self.merge = nn.ModuleList(ConvBlock(2 * widths[i], widths[i]) for i in reversed(range(depth)))
+        upward = list(reversed(range(depth)))
+        self.up = nn.ModuleList(nn.ConvTranspose2d(widths[i + 1], widths[i], 2, stride=2) for i in upward)
+        self.merge = nn.ModuleList(ConvBlock(2 * widths[i], widths[i]) for i in upward)
         self.head = nn.Conv2d(width, classes, 1)
         self.halve = nn.MaxPool2d(2)
 

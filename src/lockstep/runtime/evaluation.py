@@ -28,6 +28,9 @@ class MergedMetric:
     """
 
     def __init__(self, name: str, metric: Metric) -> None:
+        if not isinstance(metric, Metric):
+            seen = f"metric {name!r} is a {type(metric).__name__}"
+            raise UserError(explain(seen, "a torchmetrics Metric; give those of a collection one by one", "recipe.metrics()"))
         self.name, self.metric = name, metric
         self._sums: dict[str, Tensor] = {}
         self._ordered: dict[str, list[tuple[int, Share]]] = {}
@@ -58,8 +61,10 @@ class MergedMetric:
             else:
                 shares = in_order(world.gather(_on_host(self._ordered.get(state, []))))
                 setattr(self.metric, state, _moved(_MERGES[reduce](shares, default), self.metric.device))
-        # compute() warns where update() was not called, which is true of a rank without a batch.
+        # compute() warns where update() was not called, which is true of a rank without a batch, and would add up the
+        # states of all ranks once more.
         self.metric._update_count = 1
+        self.metric._to_sync = False
         return dict(_scalars(self.name, self.metric.compute()))
 
 
@@ -136,8 +141,8 @@ def evaluate(
     Returns:
         `val/loss`, `val/<metric>`; equal on every rank and to the last digit at every N.
     """
-    metrics = {name: metric.to(world.device) for name, metric in recipe.metrics().items()}
-    merged = [MergedMetric(f"val/{name}", metric) for name, metric in metrics.items()]
+    merged = [MergedMetric(f"val/{name}", metric) for name, metric in recipe.metrics().items()]
+    metrics = {one.name.removeprefix("val/"): one.metric.to(world.device) for one in merged}
     losses: list[tuple[int, dict[str, Term]]] = []
     training = model.training
     model.eval()

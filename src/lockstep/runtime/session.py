@@ -144,10 +144,14 @@ def _model(recipe: Recipe, config: Config, world: World, precision: Precision) -
 
 @torch.no_grad()
 def _to_channels_last(model: nn.Module) -> None:
-    """Lay out convolution weights with channels innermost; a 1 x 1 kernel is the same in both layouts."""
+    """Lay out convolution weights with channels innermost.
+
+    A 1 x 1 kernel is the same in both layouts, and torch leaves its strides alone; its gradient comes with the other
+    strides and would be copied one by one into its bucket.
+    """
     for param in model.parameters():
-        if param.dim() == 4 and param.shape[2:] != (1, 1):
-            param.data = param.data.contiguous(memory_format=torch.channels_last)
+        if param.dim() == 4:
+            param.data = torch.empty_like(param, memory_format=torch.channels_last).copy_(param)
 
 
 def _rehearse(session: Session) -> None:

@@ -1,0 +1,49 @@
+"""One temporary folder for a launch, which does not stay: not even when the launcher was killed, for long."""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.process import current_process
+from pathlib import Path
+
+_PREFIX = "lockstep-"
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for the records of the ranks and for the sockets of their DataLoader workers; removed at the end.
+
+    Python's workers keep such sockets in a folder each, which stays when they are killed: here it goes with the rest.
+    A launcher that was killed cannot remove its folder, so the next one does: the lock on it was released with it.
+    """
+    sweep()
+    # Locked before it has the name that others look for, so that nobody takes it for one that was left.
+    hidden = Path(tempfile.mkdtemp(prefix="." + _PREFIX))
+    lock = os.open(hidden, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    folder = hidden.rename(hidden.with_name(hidden.name[1:]))
+    config = getattr(current_process(), "_config", {})
+    before = config.get("tempdir")
+    config["tempdir"] = str(folder)  # children inherit it, and theirs too
+    try:
+        yield folder
+    finally:
+        config["tempdir"] = before
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def sweep() -> None:
+    """Remove the folders of launchers that are gone."""
+    for folder in Path(tempfile.gettempdir()).glob(_PREFIX + "*"):
+        with suppress(OSError):  # another user's, another sweeper's, or in use
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(lock).st_uid == os.getuid():
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)

@@ -1,0 +1,1 @@
+"""The ready recipes, and how a name becomes one."""
