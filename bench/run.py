@@ -37,11 +37,8 @@ def main() -> int:
     args = arguments()
     bf16 = has_bf16()
     names = [name for name in args.jobs.split(",") if bf16 or name != "unet-bf16"]
-    print(
-        f"{cores()} cores, {args.ranks} ranks, {threads(args.ranks)} threads each, {platform.processor() or 'CPU'}",
-        end="",
-    )
-    print("" if bf16 else "; no bf16 in hardware: left out")
+    print(f"{cores()} cores, {args.ranks} ranks of {threads(args.ranks)} threads, {platform.machine()}", end="")
+    print("" if bf16 else "; bf16 left out: this CPU does not compute it in hardware")
     report = {}
     try:
         for name in names:

@@ -110,7 +110,7 @@ def test_results_are_those_of_the_whole_set() -> None:
     assert result["val/mean"] == pytest.approx(float(values.double().mean()), rel=1e-6)
     assert result["val/loss/a"] == pytest.approx(float(values.double().mean()), rel=1e-6)
     assert result["val/loss"] == pytest.approx(
-        float(values.double().mean() + 0.5 * values.double().abs().mean() / 2), rel=1e-6
+        float(values.double().mean() + 0.5 * values.double().abs().mean() / 2), rel=1e-5
     )
     assert [result[f"val/cat/{i}"] for i in range(50)] == values.tolist()
     assert result["val/max"] == float(values.max())

@@ -46,8 +46,8 @@ def launch_local(
 ) -> Exit:
     """Run `target(*args)` in `num_ranks` processes with torchrun's environment, until all are done or one fails.
 
-    A failure is printed to stderr as one block. No process and no temporary file is left in any way out, also when
-    this process is killed.
+    A failure is printed to stderr as one block. No process is left in any way out, also when this one is killed; only
+    then a temporary folder stays, which the next launch removes.
 
     Args:
         target: a function at the top level of a module; its errors are explained, its return value is dropped.
@@ -68,7 +68,7 @@ def launch_local(
     try:
         with scratch() as folder, SignalWatch() as watch, _orphans_adopted(), _quiet():
             ends = _run(target, args, num_ranks, folder, _start_method(start_method), watch)
-            if watch.ended_by is not None:
+            if watch.ended_by is not None and not all(end.done for end in ends):
                 verdict = _INTERRUPTED[watch.ended_by]
             else:
                 verdict = judge(record.read_failures(folder), ends, _keep(folder, work_dir))

@@ -60,6 +60,7 @@ class State:
         try:
             self.optimizer.load_state_dict(trainer["optimizer"])
             self.schedule.load_state_dict(trainer["schedule"])
+            match_layout(self.optimizer)
         except (ValueError, KeyError) as error:
             must = "the same optimizer and schedule as at the save"
             raise UserError(
@@ -68,6 +69,14 @@ class State:
         if self.scaler.is_enabled() and trainer["scaler"]:
             self.scaler.load_state_dict(trainer["scaler"])
         return Position(**trainer["position"])
+
+
+def match_layout(optimizer: torch.optim.Optimizer) -> None:
+    """Lay out each state tensor as its parameter is: a fused kernel reads both in the order of memory."""
+    for param, state in optimizer.state.items():
+        for name, value in state.items():
+            if isinstance(value, torch.Tensor) and value.shape == param.shape and value.stride() != param.stride():
+                state[name] = torch.empty_like(param, dtype=value.dtype).copy_(value)
 
 
 def find_checkpoint(folder: Path, world: World) -> Checkpoint:
