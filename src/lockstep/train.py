@@ -72,8 +72,8 @@ def resolve(config_path: Path | None, overrides: Sequence[str], folder: Path | N
 def train_rank(config: Config, run_dir: Path | None, resume: bool, notes: Sequence[str], launch: str) -> None:
     """What every rank runs. Without a folder (torchrun), rank 0 names it for all."""
     from lockstep.recipes.resolve import load_recipe
-    from lockstep.runtime.training import fit, prepare_folder
     from lockstep.runtime.logs import log, rank_logs
+    from lockstep.runtime.training import fit, prepare_folder
     from lockstep.runtime.world import World
 
     run = config.run

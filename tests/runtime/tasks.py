@@ -82,7 +82,14 @@ class Segment(Recipe):
         poison: int = -1,
     ) -> None:
         self.length, self.batchnorm, self.branches, self.dropout = length, batchnorm, branches, dropout
-        self.terms, self.early, self.stream, self.val, self.noise, self.poison = terms, early, stream, val, noise, poison
+        self.terms, self.early, self.stream, self.val, self.noise, self.poison = (
+            terms,
+            early,
+            stream,
+            val,
+            noise,
+            poison,
+        )
 
     def model(self) -> nn.Module:
         return Net(self.batchnorm, self.branches, self.dropout)

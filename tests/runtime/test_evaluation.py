@@ -7,8 +7,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
-from torchmetrics import CatMetric, MaxMetric, MeanMetric, Metric, MetricCollection, MinMetric, PearsonCorrCoef, SumMetric
-from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy, MulticlassConfusionMatrix, MulticlassJaccardIndex
+from torchmetrics import (
+    CatMetric,
+    MaxMetric,
+    MeanMetric,
+    Metric,
+    MetricCollection,
+    MinMetric,
+    PearsonCorrCoef,
+    SumMetric,
+)
+from torchmetrics.classification import (
+    BinaryAUROC,
+    MulticlassAccuracy,
+    MulticlassConfusionMatrix,
+    MulticlassJaccardIndex,
+)
 
 from lockstep.core.errors import UserError
 from lockstep.runtime.data.loader import Reading, eval_loader
@@ -26,7 +40,10 @@ class Numbers(Dataset[dict[str, Tensor]]):
 
     def __init__(self, length: int) -> None:
         generator = torch.Generator().manual_seed(1)
-        self.values = torch.randn(length, generator=generator) * 10.0 ** torch.randint(-3, 4, (length,), generator=generator).float()
+        self.values = (
+            torch.randn(length, generator=generator)
+            * 10.0 ** torch.randint(-3, 4, (length,), generator=generator).float()
+        )
 
     def __len__(self) -> int:
         return len(self.values)
@@ -86,8 +103,6 @@ def evaluated(recipe: Recipe, batch: int) -> dict[str, float]:
         return evaluate(model, recipe, loader, sampler.batches, world, Precision.of("fp32", world.device))
 
 
-
-
 @pytest.mark.parametrize("recipe", [Everything(50), Segment(val=50)], ids=["every state", "segmentation"])
 def test_equal_to_the_last_digit_at_every_n(recipe: Recipe) -> None:
     one = run_ranks(evaluated, 1, recipe, 4)[0]
@@ -106,7 +121,9 @@ def test_results_are_those_of_the_whole_set() -> None:
     values, labels = Numbers(50).values, torch.arange(50) % 3
     guess = torch.stack([values.sin(), values.cos(), values.tanh()], 1).argmax(1)
     right = (guess == labels).double()
-    assert result["val/accuracy"] == pytest.approx(float(torch.stack([right[labels == c].mean() for c in range(3)]).mean()))
+    assert result["val/accuracy"] == pytest.approx(
+        float(torch.stack([right[labels == c].mean() for c in range(3)]).mean())
+    )
     assert result["val/mean"] == pytest.approx(float(values.double().mean()), rel=1e-6)
     assert result["val/loss/a"] == pytest.approx(float(values.double().mean()), rel=1e-6)
     assert result["val/loss"] == pytest.approx(

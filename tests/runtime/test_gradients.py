@@ -31,7 +31,10 @@ def gradients(folder: Path) -> dict[str, list[Tensor]]:
             session = build_session(Segment(batchnorm=False), config, world, None)
             loader, vectors = session.train.epoch(0), []
             for step in range(3):
-                micro = [MicroBatch(host, session.on_device(host)) for host in (next(loader) for _ in range(session.plan.accumulation))]
+                micro = [
+                    MicroBatch(host, session.on_device(host))
+                    for host in (next(loader) for _ in range(session.plan.accumulation))
+                ]
                 seed_rank_step(0, world.rank, step)
                 session.step.run(micro)
                 vectors.append(torch.cat([p.grad.flatten() for p in session.step.params if p.grad is not None]))

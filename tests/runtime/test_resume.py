@@ -36,7 +36,9 @@ def ended(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "manifest.json").read_text()))
 
 
-@pytest.mark.parametrize("extra", [[], ["precision=fp16"], ["precision=bf16", "data.workers=1"]], ids=["fp32", "fp16", "workers"])
+@pytest.mark.parametrize(
+    "extra", [[], ["precision=fp16"], ["precision=bf16", "data.workers=1"]], ids=["fp32", "fp16", "workers"]
+)
 @pytest.mark.parametrize("num_ranks", [1, 2, 3])
 def test_resume_is_bit_exact(tmp_path: Path, num_ranks: int, extra: list[str]) -> None:
     run_ranks(unbroken_and_broken, num_ranks, tmp_path, [4, 7, 13], extra, timeout_s=120)
@@ -96,7 +98,13 @@ def test_another_n_sees_exactly_what_was_left(tmp_path: Path, before: int, after
 
 
 def command(folder: Path, num_ranks: int, *more: str) -> list[str]:
-    overrides = ["recipe=points", "options.dropout=0.2", "stop.epochs=2", "log.every_steps=1", "checkpoint.every_steps=3"]
+    overrides = [
+        "recipe=points",
+        "options.dropout=0.2",
+        "stop.epochs=2",
+        "log.every_steps=1",
+        "checkpoint.every_steps=3",
+    ]
     overrides += ["precision=fp32", "log.tensorboard=off", "run.threads=1"]
     return [sys.executable, "-m", "lockstep", "train", *more, *overrides, "--nproc", str(num_ranks)]
 
@@ -125,7 +133,9 @@ def test_killed_and_resumed(tmp_path: Path, num_ranks: int) -> None:
     subprocess.run(command(whole, num_ranks, f"run.dir={whole}"), check=True, capture_output=True, text=True)
     steps = json.loads((whole / "manifest.json").read_text())["end"]["step"]
     step, whom = random.randint(5, steps - 10), random.choice(["launcher", "rank"])
-    process = subprocess.Popen(command(cut, num_ranks, f"run.dir={cut}"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command(cut, num_ranks, f"run.dir={cut}"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     kill_when_at(cut, process, step, whom)
     start = time.monotonic()
     output, _ = process.communicate(timeout=30)

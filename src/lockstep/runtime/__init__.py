@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from lockstep.runtime.data.loader import Reading, TrainLoader, eval_loader
     from lockstep.runtime.data.sampler import EvalSampler, TrainSampler
     from lockstep.runtime.evaluation import MergedMetric, evaluate
-    from lockstep.runtime.training import Summary, fit
     from lockstep.runtime.loss import CountSum, Term, masked_term, total_loss
     from lockstep.runtime.parallel.batch_norm import synchronise
     from lockstep.runtime.recipe import Labels, Recipe
     from lockstep.runtime.state.saver import Saver, State, find_checkpoint
     from lockstep.runtime.streams import seed_rank_step, shared_stream
+    from lockstep.runtime.training import Summary, fit
     from lockstep.runtime.world import World
 
 _HOMES = {

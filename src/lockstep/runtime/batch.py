@@ -57,7 +57,8 @@ class BatchPlan:
         share = f"{per_rank:g}" if per_rank == int(per_rank) else f"{math.floor(per_rank)} or {math.ceil(per_rank)}"
         steps = f"{steps_per_epoch} steps an epoch" if steps_per_epoch is not None else "steps as the stream lasts"
         ranks, micro = _count(self.num_ranks, "rank"), _count(self.accumulation, "micro-step")
-        return f"global batch {self.global_batch} = {share} per rank x {ranks} x {micro}, lr {self.lr:g} ({self.lr_reason}), {steps}"
+        batch = f"global batch {self.global_batch} = {share} per rank x {ranks} x {micro}"
+        return f"{batch}, lr {self.lr:g} ({self.lr_reason}), {steps}"
 
 
 def lr_factor(global_batch: int, reference: int | None, optim: OptimConfig) -> tuple[float, str]:

@@ -27,17 +27,18 @@ class MergedMetric:
     order of the batches, so that N = 1, 2, 3 ... give the same last digit.
     """
 
-    def __init__(self, name: str, metric: Metric) -> None:
+    def __init__(self, name: str, metric: Metric | Any) -> None:
         if not isinstance(metric, Metric):
             seen = f"metric {name!r} is a {type(metric).__name__}"
-            raise UserError(explain(seen, "a torchmetrics Metric; give those of a collection one by one", "recipe.metrics()"))
+            must = "a torchmetrics Metric; give those of a collection one by one"
+            raise UserError(explain(seen, must, "recipe.metrics()"))
         self.name, self.metric = name, metric
         self._sums: dict[str, Tensor] = {}
         self._ordered: dict[str, list[tuple[int, Share]]] = {}
         for state, reduce in metric._reductions.items():
             if reduce not in _MERGES:
-                seen = f"metric {name!r}: state {state!r} of {type(metric).__name__} is not a sum, concatenation, max or min"
-                raise UserError(explain(seen, "states that can be merged over ranks", "recipe.metrics()"))
+                seen = f"metric {name!r}: state {state!r} of {type(metric).__name__} cannot be merged over ranks"
+                raise UserError(explain(seen, "a sum, concatenation, maximum or minimum", "recipe.metrics()"))
 
     def take(self, batch: int) -> None:
         """Move what the metric has gathered from one batch out of it."""

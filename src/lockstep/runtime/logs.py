@@ -15,8 +15,8 @@ log = logging.getLogger("lockstep")
 def rank_logs(folder: Path, rank: int, all_ranks: bool = False) -> Iterator[None]:
     """Route this rank's messages and prints for the length of the block.
 
-    Everything logged goes to `rank-00000.log` of the rank. Rank 0 also shows it; the other ranks' prints go to their file,
-    or with `all_ranks` to the screen behind `[rank 1]`.
+    Everything logged goes to `rank-00000.log` of the rank. Rank 0 also shows it; the other ranks' prints go to their
+    file, or with `all_ranks` to the screen behind `[rank 1]`.
 
     Args:
         folder: where the log files are.

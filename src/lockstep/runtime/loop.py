@@ -60,10 +60,9 @@ class Loop:
 
     def _epoch(self) -> None:
         session, config = self.session, self.session.config
-        epoch, steps = session.position.epoch, 0
+        epoch, began_at = session.position.epoch, session.position.step
         for samples, micro_batches in self._steps():
             self._step(samples, micro_batches)
-            steps += 1
             if self._every(config.evaluate.every_steps):
                 self._evaluate()
             if self._every(config.checkpoint.every_steps):
@@ -71,7 +70,7 @@ class Loop:
             if self._done():
                 break
         else:
-            if not steps and not session.position.consumed:
+            if session.position.step == began_at and not session.position.consumed:
                 raise UserError(explain(f"epoch {epoch} has no step", "a global batch of samples", "train_data()"))
             session.position = session.position.after_epoch()
             if config.evaluate.every_epochs and session.position.epoch % config.evaluate.every_epochs == 0:

@@ -1,8 +1,9 @@
 """One forward and backward before step 0 of every start, which leaves no trace but what must be settled by then.
 
-DistributedDataParallel lays its buckets out anew after the first backward. A resumed run whose first real step still had
-the old layout would add the ranks' gradients in another order than the unbroken run did (at N >= 3 the sums differ in
-their last bits). After a rehearsal in every start the layout is the final one. Random state and buffers are put back.
+DistributedDataParallel lays its buckets out anew after the first backward. A resumed run whose first real step still
+had the old layout would add the ranks' gradients in another order than the unbroken run did (at N >= 3 the sums differ
+in their last bits). After a rehearsal in every start the layout is the final one. Random state and buffers are put
+back.
 """
 
 from collections.abc import Mapping

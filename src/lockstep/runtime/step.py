@@ -158,7 +158,7 @@ class _Tally:
     def _provisional(self, terms: Mapping[str, Term]) -> dict[str, float]:
         """With counts known only after the last forward, one term is divided by a stand-in until then."""
         if len(terms) > 1:
-            seen = f"a loss of {len(terms)} terms ({', '.join(terms)}) with {self.num_micro} micro-steps and no counts(batch)"
+            seen = f"a loss of {len(terms)} terms with {self.num_micro} micro-steps and no counts(batch)"
             must = "with accumulation and several terms, the recipe tells each count from the batch"
             raise UserError(explain(seen, must, "recipe", "write counts(batch), or use one term"))
         name, term = next(iter(terms.items()))

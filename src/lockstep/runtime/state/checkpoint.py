@@ -27,7 +27,7 @@ _UNFINISHED, _REPLACED = ".writing-", ".replaced-"
 _NAME = re.compile(r"(?:\.replaced-)?step-(\d{8,})")
 
 
-class Damaged(ValueError):
+class DamagedError(ValueError):
     """A checkpoint that is not what was written."""
 
 
@@ -104,21 +104,21 @@ def verify(path: Path) -> dict[str, Any]:
     """The manifest of a checkpoint that is whole.
 
     Raises:
-        Damaged: naming the file that is missing or differs from what was written.
+        DamagedError: naming the file that is missing or differs from what was written.
     """
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         digest = manifest.pop("digest")
         files = dict(manifest["files"])
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise Damaged(f"{path / MANIFEST} cannot be read: {error}") from None
+        raise DamagedError(f"{path / MANIFEST} cannot be read: {error}") from None
     if value_digest(manifest) != digest:
-        raise Damaged(f"{path / MANIFEST} differs from what was written")
+        raise DamagedError(f"{path / MANIFEST} differs from what was written")
     for name, expected in files.items():
         if not (path / name).is_file():
-            raise Damaged(f"{path / name} is missing")
+            raise DamagedError(f"{path / name} is missing")
         if file_digest(path / name) != expected:
-            raise Damaged(f"{path / name} differs from what was written (SHA-256)")
+            raise DamagedError(f"{path / name} differs from what was written (SHA-256)")
     return manifest  # type: ignore[no-any-return]
 
 
@@ -126,7 +126,7 @@ def read(path: Path) -> Checkpoint:
     """Verify a checkpoint and read it.
 
     Raises:
-        Damaged: where it is not whole.
+        DamagedError: where it is not whole.
     """
     manifest = verify(path)
     trainer = torch.load(path / TRAINER, map_location="cpu", weights_only=True)
@@ -145,7 +145,7 @@ def newest_whole(folder: Path) -> tuple[Path | None, list[str]]:
     for path in listing(folder):
         try:
             verify(path)
-        except Damaged as damage:
+        except DamagedError as damage:
             refused.append(str(damage))
         else:
             return path, refused

@@ -12,7 +12,15 @@ from torch import nn
 from lockstep.core.errors import RunError, UserError, explain
 from lockstep.runtime.config import CheckpointConfig
 from lockstep.runtime.optim import Schedule
-from lockstep.runtime.state.checkpoint import Checkpoint, Damaged, Snapshot, newest_whole, point_to_best, prune, read
+from lockstep.runtime.state.checkpoint import (
+    Checkpoint,
+    DamagedError,
+    Snapshot,
+    newest_whole,
+    point_to_best,
+    prune,
+    read,
+)
 from lockstep.runtime.state.position import Position
 from lockstep.runtime.state.tensors import host_copy, weights_of
 from lockstep.runtime.state.weights import load_weights
@@ -102,7 +110,7 @@ def find_checkpoint(folder: Path, world: World) -> Checkpoint:
         log.warning("the one before is used: %s", path)
     try:
         return read(path)
-    except Damaged as damage:
+    except DamagedError as damage:
         raise RunError(
             explain(str(damage), "a checkpoint does not change while it is read", f"rank {world.rank}")
         ) from None
