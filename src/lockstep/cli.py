@@ -66,7 +66,7 @@ def parse_nproc(text: str) -> int | None:
     """A number of ranks; None for `auto`."""
     if text == "auto":
         return None
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise UserError(explain(f"--nproc {text}", "auto, or a whole number from 1"))
     return int(text)
 

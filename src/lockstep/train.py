@@ -80,7 +80,7 @@ def train_rank(config: Config, run_dir: Path | None, resume: bool, notes: Sequen
     with World.enter(run.device, run.threads, config.parallel.timeout_s) as world:
         run_dir = _agreed_folder(world, config, run_dir)
         if world.is_main:
-            prepare_folder(run_dir, config)
+            prepare_folder(run_dir, config, resume)
         world.barrier()
         with rank_logs(run_dir / "logs", world.rank, config.log.all_ranks):
             recipe = load_recipe(config.recipe, config.options)
@@ -127,7 +127,7 @@ def new_run_dir(config: Config) -> Path:
     """
     if config.run.dir is not None:
         folder = Path(config.run.dir)
-        if (folder / "manifest.json").exists():
+        if (folder / "manifest.json").exists() or any((folder / "checkpoints").glob("step-*")):
             must = "a new run gets a folder of its own"
             next_step = f"resume it with `lockstep train --resume {folder}`, or name another"
             raise UserError(explain(f"run.dir={folder} holds a run already", must, next_step=next_step))

@@ -22,6 +22,10 @@ def rename_durably(source: Path, target: Path) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a small text file; a reader sees the old content or the new, never a part."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    flush(beside)
-    rename_durably(beside, path)
+    try:
+        beside.write_text(text, encoding="utf-8")
+        flush(beside)
+        rename_durably(beside, path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise

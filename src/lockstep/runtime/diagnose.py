@@ -10,6 +10,7 @@ from torch import nn
 
 from lockstep.runtime.data.broken import Broken
 from lockstep.runtime.data.sampler import Key
+from lockstep.runtime.loss import checked_terms
 from lockstep.runtime.precision import Precision
 from lockstep.runtime.recipe import Recipe
 from lockstep.runtime.world import World
@@ -49,12 +50,15 @@ def find_culprits(
         if isinstance(batch, Broken):
             continue
         with precision.autocast():
-            terms = recipe.loss(model, batch)
+            terms = checked_terms(recipe.loss(model, batch), type(recipe).__name__)
         value = sum(float(term.sum.detach()) for term in terms.values())
         if not math.isfinite(value):
             found.append(Culprit(key[1], f"loss is {value}"))
             continue
-        grads = torch.autograd.grad(sum((t.sum for t in terms.values()), torch.zeros(())), params, allow_unused=True)
+        total = torch.stack([term.sum for term in terms.values()]).sum()
+        if not total.requires_grad:
+            continue
+        grads = torch.autograd.grad(total, params, allow_unused=True)
         norm = float(nn.utils.get_total_norm([g for g in grads if g is not None]))
         if not math.isfinite(norm):
             found.append(Culprit(key[1], f"gradient is {norm}"))

@@ -58,10 +58,6 @@ class Display:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=step)
 
-    def say(self, text: str) -> None:
-        """Print a line above the bar, and into the log file."""
-        log.info(text)
-
     def close(self) -> None:
         """Take the bar down."""
         if self._bar is not None:

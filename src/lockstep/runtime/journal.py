@@ -25,7 +25,7 @@ class Journal:
     def __init__(self, folder: Path, tensorboard: Literal["auto", "on", "off"], resumed_at: int | None = None) -> None:
         path = folder / "metrics.jsonl"
         if resumed_at is not None and path.exists():
-            write_text(path, "".join(kept_lines(path.read_text(encoding="utf-8"), resumed_at)))
+            write_text(path, "".join(kept_lines(path.read_text(encoding="utf-8", errors="replace"), resumed_at)))
         self._file = path.open("a", encoding="utf-8")
         self._board: Any = None
         self._wanted = tensorboard_wanted(tensorboard)

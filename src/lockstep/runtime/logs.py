@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from lockstep.core.errors import LockstepError
+
 log = logging.getLogger("lockstep")
 
 
@@ -15,8 +17,8 @@ log = logging.getLogger("lockstep")
 def rank_logs(folder: Path, rank: int, all_ranks: bool = False) -> Iterator[None]:
     """Route this rank's messages and prints for the length of the block.
 
-    Everything logged goes to `rank-00000.log` of the rank. Rank 0 also shows it; the other ranks' prints go to their
-    file, or with `all_ranks` to the screen behind `[rank 1]`.
+    Everything logged goes to `rank-00000.log` of the rank, also the error that ends the block. Rank 0 also shows it;
+    the other ranks' prints go to their file, or with `all_ranks` to the screen behind `[rank 1]`.
 
     Args:
         folder: where the log files are.
@@ -25,7 +27,7 @@ def rank_logs(folder: Path, rank: int, all_ranks: bool = False) -> Iterator[None
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"rank-{rank:05d}.log"
-    file = logging.FileHandler(path, encoding="utf-8")
+    file = _File(path, encoding="utf-8")
     file.setFormatter(
         logging.Formatter(f"%(asctime)s.%(msecs)03d rank {rank} %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S")
     )
@@ -36,6 +38,7 @@ def rank_logs(folder: Path, rank: int, all_ranks: bool = False) -> Iterator[None
         if rank == 0 or all_ranks:
             screen = _Screen()
             screen.setFormatter(logging.Formatter("%(message)s"))
+            screen.addFilter(lambda record: not getattr(record, "file_only", False))
             handlers.append(screen)
         for handler in handlers:
             root.addHandler(handler)
@@ -43,6 +46,11 @@ def rank_logs(folder: Path, rank: int, all_ranks: bool = False) -> Iterator[None
         logging.captureWarnings(True)
         try:
             yield
+        except BaseException as error:
+            # The launcher shows it; here stands what it shows, and the traceback of what nobody foresaw.
+            trace = None if isinstance(error, LockstepError) else error
+            log.error("rank %d failed: %s", rank, error, exc_info=trace, extra={"file_only": True})
+            raise
         finally:
             logging.captureWarnings(False)
             root.setLevel(level)
@@ -56,11 +64,14 @@ def _speech(path: Path, rank: int, all_ranks: bool) -> Iterator[None]:
     """Where print() and what native code writes go."""
     if all_ranks:
         before = sys.stdout, sys.stderr
-        sys.stdout, sys.stderr = _Prefixed(sys.stdout, rank), _Prefixed(sys.stderr, rank)
+        ours = _Prefixed(sys.stdout, rank), _Prefixed(sys.stderr, rank)
+        sys.stdout, sys.stderr = ours
         try:
             yield
         finally:
             sys.stdout, sys.stderr = before
+            for stream in ours:
+                stream.end()
     elif rank == 0:
         yield
     else:
@@ -82,6 +93,13 @@ def _redirected(descriptor: int, file: TextIO) -> Iterator[None]:
         os.close(kept)
 
 
+class _File(logging.FileHandler):
+    """A log file whose disk may fill up: what cannot be written is lost, and nothing else."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Say nothing: the default prints a traceback for each message."""
+
+
 class _Screen(logging.StreamHandler[TextIO]):
     """Writes to what `sys.stdout` is at the moment: a progress bar puts itself in its place."""
 
@@ -93,19 +111,26 @@ class _Screen(logging.StreamHandler[TextIO]):
         """The current standard output."""
         return sys.stdout
 
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Say nothing: whoever read the output (`| head`) has gone."""
+
 
 class _Prefixed:
-    """A text stream that puts the rank before every line."""
+    """A text stream that puts the rank before every line, and writes whole lines only: several ranks share a screen."""
 
     def __init__(self, stream: TextIO, rank: int) -> None:
-        self._stream, self._prefix, self._fresh = stream, f"[rank {rank}] ", True
+        self._stream, self._prefix, self._begun = stream, f"[rank {rank}] ", ""
 
     def write(self, text: str) -> int:
-        for line in text.splitlines(keepends=True):
-            self._stream.write(self._prefix + line if self._fresh else line)
-            self._fresh = line.endswith("\n")
-        self._stream.flush()
+        *whole, self._begun = (self._begun + text).split("\n")
+        if whole:
+            self._stream.write("".join(f"{self._prefix}{line}\n" for line in whole))
+            self._stream.flush()
         return len(text)
+
+    def end(self) -> None:
+        if self._begun:
+            self.write("\n")
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)

@@ -46,6 +46,7 @@ class Loop:
     def run(self) -> None:
         """Train until the config says stop; the last state is saved."""
         self.meter = Meter(self.session)
+        self.stopped_early = self._stale()  # a run that had stopped by itself and is resumed
         while not self._done():
             self._epoch()
         self._save()
@@ -57,6 +58,11 @@ class Loop:
             or position.epoch >= stop.epochs
             or (stop.max_steps is not None and position.step >= stop.max_steps)
         )
+
+    def _stale(self) -> bool:
+        patience = self.session.config.stop.patience
+        # Every rank has the same numbers; rank 0's decision is taken all the same.
+        return self.session.world.broadcast(patience is not None and self.session.position.stale >= patience)
 
     def _epoch(self) -> None:
         session, config = self.session, self.session.config
@@ -127,6 +133,7 @@ class Loop:
         self.meter.stepped(result, samples)
         if not result.updated:
             self._not_finite(samples, result)
+        self.display.advance(session.position.step)
         if session.position.step % session.config.log.every_steps == 0:
             self._log()
         if self.on_step is not None:
@@ -169,8 +176,9 @@ class Loop:
         return report(session.world, step, keys, culprits)
 
     def _evaluate(self) -> None:
+        """Unless the end of an epoch follows an evaluation by steps: the weights are the same."""
         session, best = self.session, self.session.config.best
-        if session.val is None:
+        if session.val is None or session.position.evaluated_at == session.position.step:
             return
         session.replica.sync_buffers()
         sampler, loader = session.val
@@ -178,15 +186,13 @@ class Loop:
         self.results = evaluate(
             session.model, session.recipe, loader, sampler.batches, session.world, session.precision, layout
         )
-        if best.metric is not None:
-            if best.metric not in self.results:
-                must = f"one of {', '.join(sorted(self.results))}"
-                raise UserError(explain(f"best.metric={best.metric} is not measured", must, "config"))
-            session.position = session.position.after_evaluation(self.results[best.metric], best.mode)
+        if best.metric is not None and best.metric not in self.results:
+            must = f"one of {', '.join(sorted(self.results))}"
+            raise UserError(explain(f"best.metric={best.metric} is not measured", must, "config"))
+        value = None if best.metric is None else self.results[best.metric]
+        session.position = session.position.after_evaluation(value, best.mode)
         self._show_results()
-        patience = session.config.stop.patience
-        # Every rank has the same numbers; rank 0's decision is taken all the same.
-        self.stopped_early = session.world.broadcast(patience is not None and session.position.stale >= patience)
+        self.stopped_early = self._stale()
         if self.stopped_early and session.world.is_main:
             log.info("no better %s for %d evaluations: stopping", best.metric, session.position.stale)
         if session.position.best_step == session.position.step and session.config.checkpoint.keep_best:

@@ -69,16 +69,18 @@ def total_loss(terms: Mapping[str, Term], totals: Mapping[str, float | Tensor], 
     Returns:
         A scalar. Where a sum is not finite it makes every gradient not finite, so that all ranks see it.
     """
-    return torch.stack([term.sum * _scale(term, totals[name], num_ranks) for name, term in terms.items()]).sum()
+    return torch.stack([_share(term, totals[name], num_ranks) for name, term in terms.items()]).sum()
 
 
-def _scale(term: Term, total: float | Tensor, num_ranks: int) -> Tensor:
+def _share(term: Term, total: float | Tensor, num_ranks: int) -> Tensor:
+    # One over a count of pixels is too small for fp16, and rounded to three digits in bf16.
+    value = term.sum.float() if term.sum.dtype in (torch.float16, torch.bfloat16) else term.sum
     if isinstance(total, Tensor):
-        scale = torch.where(total > 0, term.weight * num_ranks / total, 0).to(term.sum.dtype)
+        scale = torch.where(total > 0, term.weight * num_ranks / total, 0).to(value.dtype)
     else:
-        scale = term.sum.new_tensor(term.weight * num_ranks / total if total > 0 else 0.0)
+        scale = value.new_tensor(term.weight * num_ranks / total if total > 0 else 0.0)
     # A loss of inf may have finite gradients; 0 * inf is nan, and nan times a gradient is nan.
-    return scale + 0 * term.sum.detach()
+    return value * (scale + 0 * value.detach())
 
 
 class CountSum:

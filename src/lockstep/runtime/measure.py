@@ -49,7 +49,7 @@ class Meter:
         self._sums.append(result.sums)
         for name, count in result.counts.items():
             self._counts[name] = self._counts.get(name, 0.0) + count
-        self._weights = result.weights
+        self._weights = {**self._weights, **result.weights}
         self._samples += samples
         self._steps += 1
         self._counts_s += result.comm_s
@@ -65,7 +65,7 @@ class Meter:
             what backward hides. memory_mib: peak of each rank.
         """
         names = sorted(self._weights)
-        sums = [float(sum(step[name] for step in self._sums)) for name in names]
+        sums = [float(sum(step[name] for step in self._sums if name in step)) for name in names]
         step_s = self._busy_s / max(1, self._steps)
         total_s, hidden_s = self.session.replica.communication_s()
         exposed_s = max(0.0, total_s - hidden_s) + self._counts_s / max(1, self._steps)

@@ -1,5 +1,6 @@
 """The optimizer and its schedule, built from the config out of torch's own."""
 
+import math
 from typing import Any
 
 import torch
@@ -44,27 +45,34 @@ def build_schedule(
     Args:
         optimizer: whose learning rate is scheduled.
         config: the section `schedule`.
-        total_steps: optimizer steps from start to end of the schedule.
+        total_steps: optimizer steps from start to end of the schedule; after them the rate stays as it is.
         warmup_factor: >= 1 lengthens the warm-up where the learning rate was scaled up.
     """
     warmup = round(config.warmup_steps * max(1.0, warmup_factor))
-    main = _main(optimizer, config, max(1, total_steps - warmup))
-    if not warmup:
-        return main
-    rise = schedules.LinearLR(optimizer, start_factor=1.0 / (warmup + 1), total_iters=warmup)
-    return schedules.SequentialLR(optimizer, [rise, main], milestones=[warmup])
+    decay_steps = max(1, total_steps - warmup)
+
+    def factor(step: int) -> float:
+        if step < warmup:
+            return (step + 1) / (warmup + 1)
+        return decay(config, step - warmup, decay_steps)
+
+    return schedules.LambdaLR(optimizer, factor)
 
 
-def _main(optimizer: torch.optim.Optimizer, config: ScheduleConfig, steps: int) -> Schedule:
-    lr = optimizer.param_groups[0]["lr"]
+def decay(config: ScheduleConfig, step: int, steps: int) -> float:
+    """The learning rate as a factor of the peak, `step` steps after the warm-up.
+
+    A function of the step alone: torch's own cosine rises again after its end, its polynomial ends at zero only.
+    """
+    done, low = min(step / steps, 1.0), config.final_factor
     match config.name:
         case "cosine":
-            return schedules.CosineAnnealingLR(optimizer, T_max=steps, eta_min=lr * config.final_factor)
+            return low + (1 - low) * (1 + math.cos(math.pi * done)) / 2
         case "linear":
-            return schedules.LinearLR(optimizer, 1.0, config.final_factor, total_iters=steps)
+            return low + (1 - low) * (1 - done)
         case "poly":
-            return schedules.PolynomialLR(optimizer, total_iters=steps, power=config.power)
+            return float(low + (1 - low) * (1 - done) ** config.power)
         case "step":
-            return schedules.StepLR(optimizer, config.step_size, config.gamma)
+            return float(config.gamma ** (step // config.step_size))
         case _:
-            return schedules.ConstantLR(optimizer, factor=1.0, total_iters=1)
+            return 1.0

@@ -6,13 +6,16 @@ in their last bits). After a rehearsal in every start the layout is the final on
 back.
 """
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lockstep.core.errors import UserError, explain
+from lockstep.runtime.counting import Counting
 from lockstep.runtime.loss import Count, Term, total_loss
 from lockstep.runtime.parallel.replica import Replica
 from lockstep.runtime.precision import Precision
@@ -21,10 +24,23 @@ from lockstep.runtime.streams import preserved, seed_everything
 from lockstep.runtime.world import World
 
 
+@dataclass(frozen=True)
+class Rehearsal:
+    """What the rehearsal found.
+
+    Attributes:
+        counting: how the counts of the loss reach all ranks.
+        unused: parameters that had no gradient on some rank.
+    """
+
+    counting: Counting
+    unused: frozenset[str]
+
+
 def rehearse(
-    replica: Replica, recipe: Recipe, precision: Precision, host: Any, batch: Any, world: World
-) -> frozenset[str]:
-    """Run the rehearsal; returns the parameters that had no gradient on some rank.
+    replica: Replica, recipe: Recipe, precision: Precision, host: Any, batch: Any, micro: int, world: World
+) -> Rehearsal:
+    """Run the rehearsal. All ranks call it together.
 
     Args:
         replica: the wrapped model.
@@ -32,6 +48,7 @@ def rehearse(
         precision: the format of the forward.
         host: a micro-batch of this rank, the same in every start.
         batch: the same on the device.
+        micro: micro-steps of a full step.
         world: the ranks.
     """
     model = replica.model
@@ -40,11 +57,15 @@ def rehearse(
         seed_everything(world.rank)
         with precision.autocast():
             terms = replica.forward(batch)
-        check_counts(recipe.counts(host), terms)
+        known = recipe.counts(host)
+        check_counts(known, terms)
+        counting = Counting.of(terms, known, replica.completion is not None, micro, world)
         totals = {name: float(term.count) for name, term in terms.items()}
-        replica.backward(total_loss(terms, totals, world.num_ranks), last=True)
+        loss = total_loss(terms, totals, world.num_ranks)
+        check_graph(loss, totals)
+        replica.backward(loss, last=True)
     _settle(model, kept)
-    return replica.completion.unused if replica.completion else frozenset()
+    return Rehearsal(counting, replica.completion.unused if replica.completion else frozenset())
 
 
 def _settle(model: nn.Module, kept: list[Tensor]) -> None:
@@ -53,6 +74,18 @@ def _settle(model: nn.Module, kept: list[Tensor]) -> None:
             buffer.copy_(value)
     for param in model.parameters():
         param.grad = None
+
+
+def check_graph(loss: Tensor, totals: Mapping[str, float]) -> None:
+    """A share without counted elements may give a constant; with some, the loss must come from the model.
+
+    Raises:
+        UserError: where no parameter could get a gradient.
+    """
+    if not loss.requires_grad and any(totals.values()):
+        seen = f"the loss ({', '.join(totals)}) does not depend on any trainable parameter"
+        must = "a sum computed by the model, without detach() or no_grad()"
+        raise UserError(explain(seen, must, "recipe.loss(), or a model without requires_grad=True"))
 
 
 def check_counts(counts: Mapping[str, Count] | None, terms: Mapping[str, Term]) -> None:
@@ -65,6 +98,9 @@ def check_counts(counts: Mapping[str, Count] | None, terms: Mapping[str, Term]) 
         return
     promised = {name: float(count) for name, count in counts.items()}
     returned = {name: float(term.count) for name, term in terms.items()}
-    if promised != returned:
+    # The same count summed in another order or type differs in its last digits.
+    if promised.keys() != returned.keys() or not all(
+        math.isclose(count, returned[name], rel_tol=1e-4) for name, count in promised.items()
+    ):
         seen = f"counts(batch) says {promised}, loss(model, batch) returned counts {returned}"
         raise UserError(explain(seen, "the same names and numbers", "recipe", "mend counts, or leave it out"))

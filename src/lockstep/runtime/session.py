@@ -11,13 +11,14 @@ from torch.utils.data import DataLoader, Dataset
 
 from lockstep.runtime.batch import BatchPlan
 from lockstep.runtime.config import Config
+from lockstep.runtime.counting import Counting
 from lockstep.runtime.data.broken import sound
 from lockstep.runtime.data.check import check_shares
 from lockstep.runtime.data.iterable import SplitStream
 from lockstep.runtime.data.loader import Reading, TrainLoader, eval_loader
 from lockstep.runtime.data.order import EpochPlan
 from lockstep.runtime.data.sampler import EvalSampler, Key
-from lockstep.runtime.data.samples import Collate, KeyedDataset
+from lockstep.runtime.data.samples import Collate, Fetched, KeyedDataset
 from lockstep.runtime.data.transfer import to_device
 from lockstep.runtime.optim import build_optimizer, build_schedule
 from lockstep.runtime.parallel.batch_norm import synchronise
@@ -107,7 +108,9 @@ def build_session(recipe: Recipe, config: Config, world: World, checkpoints: Pat
     total = config.schedule.total_steps or (per_epoch or config.stop.max_steps or 1) * config.stop.epochs
     schedule = build_schedule(optimizer, config.schedule, total, plan.lr_factor)
     state = State(model, optimizer, schedule, precision.scaler)
-    session = Session(
+    position = Position() if checkpoints is None else state.restore(find_checkpoint(checkpoints, world))
+    counting = _rehearse(replica, recipe, config, precision, train_data, train, world, plan)
+    return Session(
         config=config,
         world=world,
         recipe=recipe,
@@ -118,15 +121,11 @@ def build_session(recipe: Recipe, config: Config, world: World, checkpoints: Pat
         train=train,
         train_data=train_data,
         val=None if val_data is None else eval_loader(val_data, recipe, reading, world, config.batch.eval),
-        step=TrainStep(world, recipe, replica, optimizer, schedule, precision, config.optim.clip_norm),
+        step=TrainStep(world, recipe, replica, optimizer, schedule, precision, config.optim.clip_norm, counting),
         state=state,
         steps_per_epoch=per_epoch,
-        position=Position(),
+        position=position,
     )
-    if checkpoints is not None:
-        session.position = state.restore(find_checkpoint(checkpoints, world))
-    _rehearse(session)
-    return session
 
 
 def _model(recipe: Recipe, config: Config, world: World, precision: Precision) -> nn.Module:
@@ -154,20 +153,29 @@ def _to_channels_last(model: nn.Module) -> None:
             param.data = torch.empty_like(param, memory_format=torch.channels_last).copy_(param)
 
 
-def _rehearse(session: Session) -> None:
-    world, source = session.world, session.train.source
+def _rehearse(
+    replica: Replica,
+    recipe: Recipe,
+    config: Config,
+    precision: Precision,
+    data: Dataset[Any],
+    train: TrainLoader,
+    world: World,
+    plan: BatchPlan,
+) -> Counting:
+    source, collate = train.source, Collate(recipe, "train")
     if isinstance(source, SplitStream):
         source.epoch, source.start = 0, 0
-        fetched = next(iter(source), None)
-        host = None if fetched is None else Collate(session.recipe, "train")(fetched)
-        if host is None:
-            return
+        host = collate(next(iter(source), Fetched([], [])))
     else:
-        size = max(1, session.plan.global_batch // (world.num_ranks * session.plan.accumulation))
-        keys = [(0, (world.rank + i) % source.length) for i in range(min(size, source.length))]
-        stream = KeyedDataset(session.train_data, session.config.seed, "train")
-        host = Collate(session.recipe, "train")(stream.__getitems__(keys))
-    batch = session.on_device(sound(host, world.rank))
-    unused = rehearse(session.replica, session.recipe, session.precision, host, batch, world)
-    if unused and world.is_main:
-        log.info("parameters without a gradient on some rank, completed with zeros: %s", ", ".join(sorted(unused)))
+        size = min(source.length, plan.global_batch // (world.num_ranks * plan.accumulation))
+        keys = [(0, (world.rank + i) % source.length) for i in range(size)]
+        host = collate(KeyedDataset(data, config.seed, "train").__getitems__(keys))
+    sound(host, world.rank)
+    batch = to_device(host, world.device, precision.dtype, config.memory.channels_last)
+    found = rehearse(replica, recipe, precision, host, batch, plan.accumulation, world)
+    if found.unused and world.is_main:
+        log.info(
+            "parameters without a gradient on some rank, completed with zeros: %s", ", ".join(sorted(found.unused))
+        )
+    return found.counting

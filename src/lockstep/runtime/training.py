@@ -2,11 +2,12 @@
 
 import json
 import logging
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import torch
@@ -64,16 +65,17 @@ def fit(
         launch: how the ranks were started, for the manifest.
         on_step: called after each optimizer step with the steps done.
     """
-    if config.run.deterministic:
-        torch.use_deterministic_algorithms(True)
     checkpoints = run_dir / "checkpoints"
     if world.is_main:
-        prepare_folder(run_dir, config)
+        prepare_folder(run_dir, config, resume)
     with ExitStack() as leaving:
+        leaving.enter_context(_deterministic(config.run.deterministic))
         session = build_session(recipe, config, world, checkpoints if resume else None)
         leaving.callback(session.replica.close)
+        check_best(session)
         about = _introduce(session, run_dir, launch, resume)
         saver = Saver(checkpoints, config.checkpoint, about, world.is_main)
+        saver.saved = session.position if resume else None
         resumed_at = session.position.step if resume else None
         journal = Journal(run_dir, config.log.tensorboard, resumed_at) if world.is_main else None
         if journal is not None:
@@ -97,8 +99,39 @@ def fit(
         return Summary(position.step, position.epoch, loop.results, run_dir)
 
 
-def prepare_folder(run_dir: Path, config: Config) -> None:
-    """Make the run's folder and write its config.
+@contextmanager
+def _deterministic(wanted: bool) -> Iterator[None]:
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(wanted or before)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def check_best(session: Session) -> None:
+    """Refuse a `best.metric` that no evaluation will measure, before any time is spent on training.
+
+    Raises:
+        UserError: naming those that are measured.
+    """
+    metric, recipe = session.config.best.metric, session.recipe
+    if metric is None:
+        return
+    if session.val is None:
+        if session.world.is_main:
+            log.warning("there is no validation set: best.metric=%s is never measured", metric)
+        return
+    known = ["val/loss", *(f"val/{name}" for name in recipe.metrics())]
+    if not any(metric == name or metric.startswith(f"{name}/") for name in known):
+        seen = f"best.metric={metric} is not measured"
+        raise UserError(explain(seen, f"one of {', '.join(known)}", f"{type(recipe).__name__}.metrics()"))
+
+
+def prepare_folder(run_dir: Path, config: Config, resume: bool) -> None:
+    """Make the run's folder, try whether it can be written, and write the config of a new run.
+
+    A resumed run keeps its own config until it is known that the checkpoint fits the new one.
 
     Raises:
         UserError: where it cannot be written.
@@ -106,7 +139,10 @@ def prepare_folder(run_dir: Path, config: Config) -> None:
     try:
         for name in ("", "checkpoints", "logs"):
             (run_dir / name).mkdir(parents=True, exist_ok=True)
-        write_text(run_dir / "config.yaml", dump_config(config))
+            with TemporaryFile(dir=run_dir / name):
+                pass
+        if not resume:
+            write_text(run_dir / "config.yaml", dump_config(config))
     except OSError as error:
         seen = f"the run's folder cannot be written: {error.strerror}"
         raise UserError(explain(seen, "a folder with write access", str(run_dir), "set run.dir=FOLDER")) from None
@@ -128,6 +164,7 @@ def _introduce(session: Session, run_dir: Path, launch: str, resumed: bool) -> d
             log.info(
                 "resumed at step %d (epoch %d, %d samples in)", position.step, position.epoch + 1, position.consumed
             )
+        write_text(run_dir / "config.yaml", dump_config(config))
         _write_manifest(run_dir, about)
     return about
 
@@ -141,4 +178,4 @@ def _num_parameters(model: torch.nn.Module) -> int:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

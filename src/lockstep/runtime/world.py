@@ -43,8 +43,8 @@ class Place:
         """
         if "RANK" not in os.environ and "WORLD_SIZE" not in os.environ:
             return Place()
-        rank, num_ranks = _number("RANK"), _number("WORLD_SIZE")
-        ranks_per_node = _number("LOCAL_WORLD_SIZE", num_ranks)
+        rank, num_ranks = _number("RANK"), _number("WORLD_SIZE", least=1)
+        ranks_per_node = _number("LOCAL_WORLD_SIZE", num_ranks, least=1)
         node = _number("GROUP_RANK", rank // ranks_per_node)
         num_nodes = _number("GROUP_WORLD_SIZE", -(-num_ranks // ranks_per_node))
         rank_of_node = _number("LOCAL_RANK", rank % ranks_per_node)
@@ -59,12 +59,12 @@ class Place:
 _START = "start through `lockstep train` or torchrun, which set all of them; or unset RANK and WORLD_SIZE"
 
 
-def _number(name: str, default: int | None = None) -> int:
+def _number(name: str, default: int | None = None, least: int = 0) -> int:
     text = os.environ.get(name)
     if text is None and default is not None:
         return default
-    if text is None or not text.isdigit():
-        raise UserError(explain(f"{name} is {text!r}", "a whole number, not negative", "environment", _START))
+    if text is None or not text.isdecimal() or int(text) < least:
+        raise UserError(explain(f"{name} is {text!r}", f"a whole number, at least {least}", "environment", _START))
     return int(text)
 
 
@@ -100,11 +100,11 @@ class World:
             timeout_s: seconds after which a collective that the others did not join fails.
         """
         place = Place.from_environment()
+        world = World(place, _bind(place, device))
         threads_before = torch.get_num_threads()
         torch.set_num_threads(max(1, num_cores() // place.ranks_per_node) if threads == "auto" else threads)
-        world = World(place, _bind(place, device))
-        _join(place, world.device, timeout_s)
         try:
+            _join(place, world.device, timeout_s)
             yield world
         finally:
             # A wrapped model that outlives its group can abort the process at exit: collect it first.

@@ -72,7 +72,7 @@ class SplitStream(IterableDataset[Fetched | Broken]):
             with preserved() if outside_worker else nullcontext():
                 seed_sample(self.seed, "train", self.epoch, position)
                 try:
-                    iterator = iterator or iter(self.dataset)
+                    iterator = iter(self.dataset) if iterator is None else iterator
                     item = next(iterator)
                 except StopIteration:
                     return

@@ -66,7 +66,8 @@ class EpochPlan:
     def num_micro(self, step: int) -> int:
         """Micro-steps of a step; fewer for a small last step, so that no rank goes without a sample."""
         size, largest = self.size(step), -(-self.global_batch // self.accumulation)
-        return max(1, min(-(-size // largest), size // self.num_ranks))
+        wanted = self.accumulation if size == self.global_batch else -(-size // largest)
+        return max(1, min(wanted, size // self.num_ranks))
 
     def share(self, step: int, micro: int, rank: int) -> tuple[int, int]:
         """The positions [start, stop) of the order that a rank reads in one micro-step."""

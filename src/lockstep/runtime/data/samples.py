@@ -8,7 +8,7 @@ from typing import Any
 from torch.utils.data import Dataset, get_worker_info
 
 from lockstep.core.errors import explain
-from lockstep.runtime.data.broken import Broken, unreadable
+from lockstep.runtime.data.broken import Broken, shown, unbatchable, unreadable
 from lockstep.runtime.data.sampler import Key
 from lockstep.runtime.recipe import Labels, Recipe
 from lockstep.runtime.streams import preserved, seed_sample
@@ -66,18 +66,24 @@ class Collate:
         """The user's batch, or the error to raise."""
         if isinstance(fetched, Broken):
             return fetched
-        batch = self.recipe.collate(fetched.samples)
-        labels = self.recipe.labels(batch)
-        wrong = wrong_label(labels) if labels is not None else None
+        try:
+            batch = self.recipe.collate(fetched.samples)
+            labels = self.recipe.labels(batch)
+            wrong = wrong_label(labels) if labels is not None else None
+        except Exception as error:
+            return unbatchable(error, self.stream, fetched.keys)
         if wrong is None:
             return batch
         assert labels is not None
-        row, value = wrong
-        epoch, index = fetched.keys[row]
+        return self._outside(labels, *wrong, fetched.keys)
+
+    def _outside(self, labels: Labels, row: int, value: int, keys: Sequence[Key]) -> Broken:
         allowed = f"0 .. {labels.num_classes - 1}"
         if labels.ignore_index is not None:
             allowed += f", or {labels.ignore_index} (ignored)"
-        where = f"{self.stream} sample {index}, epoch {epoch}"
+        # A collate that joins boxes or points of all samples has rows that are no samples.
+        of = f"sample {keys[row][1]}" if len(labels.values) == len(keys) else f"one of the samples {shown(keys)}"
+        where = f"{self.stream} {of}, epoch {keys[0][0]}"
         return Broken(
             explain(f"label {value} is outside the classes", allowed, where, "mend the label, or num_classes"), True
         )
@@ -85,7 +91,8 @@ class Collate:
 
 def wrong_label(labels: Labels) -> tuple[int, int] | None:
     """The first label outside the classes as (row of the batch, value), None where all are right."""
-    values = labels.values
+    # A small type would wrap: 256 classes are 0 classes in uint8.
+    values = labels.values if labels.values.is_floating_point() else labels.values.long()
     outside = (values < 0) | (values >= labels.num_classes)
     if labels.ignore_index is not None:
         outside &= values != labels.ignore_index

@@ -14,7 +14,8 @@ def synchronise(model: nn.Module, device: torch.device) -> nn.Module:
     if device.type == "cuda":
         return cast(nn.Module, nn.SyncBatchNorm.convert_sync_batchnorm(model))
     for module in list(model.modules()):
-        for name, child in module.named_children():
+        # Not named_children(), which leaves out the second name of a shared layer.
+        for name, child in module._modules.items():
             if isinstance(child, _BatchNorm):
                 setattr(module, name, SyncBatchNorm.like(child))
     return SyncBatchNorm.like(model) if isinstance(model, _BatchNorm) else model
@@ -37,15 +38,15 @@ class SyncBatchNorm(_BatchNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise (N, C, ...) per channel."""
-        alone = dist.get_world_size() == 1
-        if alone or not (self.training or not self.track_running_stats):
+        # In evaluation never a collective: the ranks have different numbers of batches.
+        if not self.training or dist.get_world_size() == 1:
             return super().forward(input)
         self._check_input_dim(input)
         output, mean, var, count = cast(
             tuple[Tensor, Tensor, Tensor, Tensor],
             _Normalise.apply(input, self.weight, self.bias, self.eps),  # type: ignore[no-untyped-call]
         )
-        if self.training and self.track_running_stats:
+        if self.track_running_stats:
             self._update(mean, var, count)
         return output
 

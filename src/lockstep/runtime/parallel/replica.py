@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.runtime.config import ParallelConfig
 from lockstep.runtime.loss import Terms, checked_terms
+from lockstep.runtime.parallel.lane import SIZE
 from lockstep.runtime.parallel.unused import Completion
 from lockstep.runtime.recipe import Recipe
 from lockstep.runtime.world import World
@@ -23,7 +24,7 @@ class Task(nn.Module):
     def __init__(self, model: nn.Module, recipe: Recipe) -> None:
         super().__init__()
         # First registered, so last reduced: see `Completion`.
-        self.lane = nn.Parameter(torch.zeros(1))
+        self.lane = nn.Parameter(torch.zeros(SIZE))
         self.model = model
         self.recipe = recipe
 
@@ -63,7 +64,8 @@ class Replica:
             **_buffers_option(_broadcasts(model, config.broadcast_buffers)),
         )
         self.ddp._set_ddp_runtime_logging_sample_rate(timed_every)
-        self.completion = Completion(task, world, config.find_unused == "off") if completes else None
+        refuse = config.find_unused == "off"
+        self.completion = Completion(model, task.lane, world, refuse) if completes else None
         self.sync_buffers()
 
     def forward(self, batch: Any) -> Terms:
@@ -76,14 +78,25 @@ class Replica:
         assert self.ddp is not None
         return self.ddp.no_sync()
 
-    def backward(self, loss: Tensor, last: bool) -> None:
-        """Backward of one micro-step; after the last one, gradients are those of all ranks."""
-        if not last or self.completion is None:
+    def backward(self, loss: Tensor, last: bool, count: int | Tensor = 0) -> int:
+        """Backward of one micro-step; after the last one, gradients are those of all ranks.
+
+        Args:
+            loss: scalar.
+            last: whether this is the last micro-step.
+            count: a whole number for the gradients to carry, where there is a `completion`.
+
+        Returns:
+            The sum of `count` over the ranks after the last micro-step, 0 before or where nothing carries it.
+        """
+        if self.completion is None:
             loss.backward()
-            return
-        marks = self.completion.marks()
-        loss.backward()
-        self.completion.finish(marks)
+            return 0
+        self.completion.start()
+        # A share without a valid element may give a constant; what it leaves out is completed.
+        if loss.requires_grad:
+            loss.backward()
+        return self.completion.finish(count) if last else 0
 
     def sync_buffers(self) -> None:
         """Rank 0's buffers on every rank, one broadcast for each type."""

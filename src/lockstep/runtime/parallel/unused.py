@@ -5,66 +5,73 @@ DistributedDataParallel waits for every parameter of every rank. Where a branch 
 through the graph at every step. Here a rank looks after `backward` at what did not move, and feeds zeros for it in a
 second backward: the reduction completes with the sum over the ranks that have a gradient, which is the right one.
 
-A further parameter, the *lane*, takes part in no forward. It is fed last, with 1 where this rank left something out, so
-that its reduced value tells every rank, without a collective of its own, whether any rank did.
+The lane is fed in the same second backward: its flag tells every rank, without a collective of its own, whether any
+rank left something out.
 """
-
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from lockstep.core.errors import RunError, explain
+from lockstep.runtime.parallel.lane import decode, encode
 from lockstep.runtime.world import World
-
-if TYPE_CHECKING:
-    from lockstep.runtime.parallel.replica import Task
 
 
 class Completion:
-    """Completes the reduction of one wrapped task.
+    """Completes the reduction of one wrapped model.
 
     Args:
-        task: the wrapped module with its lane.
+        model: the model.
+        lane: (lane.SIZE,) the parameter of the wrapped task that no forward uses.
         world: the ranks.
         refuse: raise instead of completing (`find_unused=off`).
     """
 
-    def __init__(self, task: "Task", world: World, refuse: bool) -> None:
-        self.world, self.refuse = world, refuse
-        self.lane = task.lane
-        named = [(name, p) for name, p in task.model.named_parameters() if p.requires_grad]
+    def __init__(self, model: nn.Module, lane: nn.Parameter, world: World, refuse: bool) -> None:
+        self.world, self.refuse, self.lane = world, refuse, lane
+        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         self.names = [name for name, _ in named]
         self.params: list[nn.Parameter] = [p for _, p in named]
-        self.ones = torch.ones_like(self.lane)
-        self.zeros = torch.zeros_like(self.lane)
         self.unused: frozenset[str] = frozenset()
+        self._before: list[int] = []
 
-    def marks(self) -> list[int]:
+    def start(self) -> None:
+        """Call before each backward: remembers which gradients are there already."""
+        self._before = self._marks()
+
+    def _marks(self) -> list[int]:
         """A number for each parameter that changes when its gradient is written."""
         return [-1 if p.grad is None else p.grad._version for p in self.params]
 
-    def finish(self, before: list[int]) -> None:
-        """Complete the reduction of the backward that ran since `before` was taken.
+    def finish(self, count: int | Tensor = 0) -> int:
+        """Complete the reduction after the last backward of a step.
 
         Afterwards `unused` names what had no gradient on some rank; a parameter that had none on any rank has
         none now, as in a single process.
+
+        Args:
+            count: a whole number of this rank, below 2^36.
+
+        Returns:
+            The sum of the counts over the ranks.
         """
-        after = self.marks()
-        left = [i for i, (old, new) in enumerate(zip(before, after, strict=True)) if old == new]
+        after = self._marks()
+        left = [i for i, (old, new) in enumerate(zip(self._before, after, strict=True)) if old == new]
         if left and self.refuse:
             raise RunError(_refusal([self.names[i] for i in left], self.world.rank))
         had = [mark != -1 for mark in after]
         roots = [self.params[i] for i in left]
         zeros: list[Tensor] = [torch.zeros_like(p) for p in roots]
         self.lane.grad = None
-        torch.autograd.backward([*roots, self.lane], [*zeros, self.ones if left else self.zeros])
-        self.unused = self._agree(had) if self._anyone_left_out() else frozenset()
+        torch.autograd.backward([*roots, self.lane], [*zeros, encode(bool(left), count, self.lane.detach())])
+        someone_left_out, total = decode(self._lane_means(), self.world.num_ranks)
+        self.unused = self._agree(had) if someone_left_out else frozenset()
+        return total
 
-    def _anyone_left_out(self) -> bool:
-        signal = self.lane.grad
-        assert signal is not None
-        return float(signal) > 0
+    def _lane_means(self) -> list[float]:
+        means = self.lane.grad
+        assert means is not None
+        return means.tolist()
 
     def _agree(self, had: list[bool]) -> frozenset[str]:
         """Drop what no rank used; return the names of what some rank did not."""

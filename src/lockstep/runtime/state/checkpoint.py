@@ -7,6 +7,7 @@ step-00000120/
 """
 
 import json
+import pickle
 import re
 import shutil
 from collections.abc import Mapping
@@ -19,10 +20,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from lockstep.core.digest import file_digest, value_digest
+from lockstep.core.errors import UserError, explain
 from lockstep.core.files import flush, rename_durably
 from lockstep.runtime.state.weights import TIES, read_weights
 
 MODEL, TRAINER, MANIFEST = "model.safetensors", "trainer.pt", "manifest.json"
+BEST = "best"
 _UNFINISHED, _REPLACED = ".writing-", ".replaced-"
 _NAME = re.compile(r"(?:\.replaced-)?step-(\d{8,})")
 
@@ -60,26 +63,41 @@ class Checkpoint:
     manifest: dict[str, Any]
 
 
+def name_of(step: int) -> str:
+    """Name of the checkpoint after so many optimizer steps."""
+    return f"step-{step:08d}"
+
+
 def write(folder: Path, snapshot: Snapshot) -> Path:
     """Write a checkpoint whole or not at all; a killed writer leaves a folder that no reader takes.
 
     Raises:
         OSError: where the disk is full or not writable; nothing is left behind then.
     """
-    target = folder / f"step-{snapshot.step:08d}"
-    beside = folder / f"{_UNFINISHED}{target.name}"
-    for old in (beside, folder / f"{_REPLACED}{target.name}"):
-        shutil.rmtree(old, ignore_errors=True)
+    target = folder / name_of(snapshot.step)
+    beside, replaced = (folder / f"{prefix}{target.name}" for prefix in (_UNFINISHED, _REPLACED))
+    shutil.rmtree(beside, ignore_errors=True)
+    _put_back(folder)
     beside.mkdir(parents=True)
     try:
         _write_files(beside, snapshot)
         if target.exists():
-            target.replace(folder / f"{_REPLACED}{target.name}")
+            target.replace(replaced)
         rename_durably(beside, target)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
     return target
+
+
+def _put_back(folder: Path) -> None:
+    """A writer killed between its two renames has left the old checkpoint, whole, under the name of a replaced one."""
+    for replaced in folder.glob(f"{_REPLACED}*"):
+        target = folder / replaced.name.removeprefix(_REPLACED)
+        if target.exists():
+            shutil.rmtree(replaced, ignore_errors=True)
+        else:
+            rename_durably(replaced, target)
 
 
 def _write_files(folder: Path, snapshot: Snapshot) -> None:
@@ -92,12 +110,16 @@ def _write_files(folder: Path, snapshot: Snapshot) -> None:
         # Both libraries report a full disk with an error type of their own.
         raise OSError(str(error)) from error
     files = {name: file_digest(folder / name) for name in (MODEL, TRAINER)}
-    manifest = {**snapshot.about, "step": snapshot.step, "files": files}
-    text = json.dumps({**manifest, "digest": value_digest(manifest)}, indent=2)
-    (folder / MANIFEST).write_text(text, encoding="utf-8")
+    # As it will be read: JSON turns tuples into lists and every key into text.
+    manifest = json.loads(json.dumps({**snapshot.about, "step": snapshot.step, "files": files}))
+    (folder / MANIFEST).write_text(_rendered(manifest), encoding="utf-8")
     for name in (MODEL, TRAINER, MANIFEST):
         flush(folder / name)
     flush(folder)
+
+
+def _rendered(manifest: Mapping[str, Any]) -> str:
+    return json.dumps({**manifest, "digest": value_digest(manifest)}, indent=2)
 
 
 def verify(path: Path) -> dict[str, Any]:
@@ -107,17 +129,24 @@ def verify(path: Path) -> dict[str, Any]:
         DamagedError: naming the file that is missing or differs from what was written.
     """
     try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        digest = manifest.pop("digest")
+        text = (path / MANIFEST).read_text(encoding="utf-8")
+        manifest = json.loads(text)
+        del manifest["digest"]
         files = dict(manifest["files"])
+    except FileNotFoundError:
+        raise DamagedError(f"{path / MANIFEST} is missing") from None
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise DamagedError(f"{path / MANIFEST} cannot be read: {error}") from None
-    if value_digest(manifest) != digest:
+    if _rendered(manifest) != text:
         raise DamagedError(f"{path / MANIFEST} differs from what was written")
     for name, expected in files.items():
-        if not (path / name).is_file():
-            raise DamagedError(f"{path / name} is missing")
-        if file_digest(path / name) != expected:
+        try:
+            found = file_digest(path / name)
+        except FileNotFoundError:
+            raise DamagedError(f"{path / name} is missing") from None
+        except OSError as error:
+            raise DamagedError(f"{path / name} cannot be read: {error.strerror}") from None
+        if found != expected:
             raise DamagedError(f"{path / name} differs from what was written (SHA-256)")
     return manifest  # type: ignore[no-any-return]
 
@@ -127,9 +156,16 @@ def read(path: Path) -> Checkpoint:
 
     Raises:
         DamagedError: where it is not whole.
+        UserError: where it holds more than plain values.
     """
     manifest = verify(path)
-    trainer = torch.load(path / TRAINER, map_location="cpu", weights_only=True)
+    try:
+        trainer = torch.load(path / TRAINER, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        must = "plain values and tensors; code in a checkpoint is never run"
+        next_step = "let get_extra_state() of the model return plain values"
+        where = str(path / TRAINER)
+        raise UserError(explain(f"it cannot be read: {str(error).splitlines()[0]}", must, where, next_step)) from None
     return Checkpoint(path, read_weights(path / MODEL), trainer, manifest)
 
 
@@ -152,20 +188,33 @@ def newest_whole(folder: Path) -> tuple[Path | None, list[str]]:
     return None, refused
 
 
-def prune(folder: Path, keep_last: int, best_step: int | None) -> None:
-    """Delete all but the newest `keep_last` checkpoints and the best, and what a killed writer left."""
-    finished = [path for path in listing(folder) if not path.name.startswith(".")]
-    for path in finished[keep_last:]:
-        if best_step is None or path.name != f"step-{best_step:08d}":
+def prune(folder: Path, written: Path, keep_last: int, best_step: int | None) -> None:
+    """Delete what nobody needs any more.
+
+    Those stay: the newest `keep_last` and the best, of `written` and what is older. Anything newer is of a past that
+    this run does not go on from: the run was resumed before it, because it is damaged.
+
+    Args:
+        folder: the folder of checkpoints.
+        written: the checkpoint that was finished just now.
+        keep_last: how many.
+        best_step: the step of the best, None where there is none.
+    """
+    _put_back(folder)
+    finished = listing(folder)
+    at = finished.index(written)
+    for path in finished[:at] + finished[at + keep_last :]:
+        if best_step is None or path.name != name_of(best_step):
             shutil.rmtree(path)
-    for prefix in (_UNFINISHED, _REPLACED):
-        for path in folder.glob(f"{prefix}*"):
-            shutil.rmtree(path)
+    for path in folder.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(path)
+    if best_step is None and not (folder / BEST).exists():
+        (folder / BEST).unlink(missing_ok=True)
 
 
 def point_to_best(folder: Path, step: int) -> None:
     """Let the link `best` name the best checkpoint."""
     beside = folder / ".best"
     beside.unlink(missing_ok=True)
-    beside.symlink_to(f"step-{step:08d}")
-    rename_durably(beside, folder / "best")
+    beside.symlink_to(name_of(step))
+    rename_durably(beside, folder / BEST)

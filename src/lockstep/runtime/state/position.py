@@ -1,5 +1,6 @@
 """Where a run stands: plain numbers that go into its checkpoints."""
 
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ class Position:
         best: best value of `best.metric` so far, None before the first evaluation.
         best_step: the step it was reached at.
         stale: evaluations since then.
+        evaluated_at: the step of the last evaluation.
     """
 
     step: int = 0
@@ -27,6 +29,7 @@ class Position:
     best: float | None = None
     best_step: int | None = None
     stale: int = 0
+    evaluated_at: int | None = None
 
     def after_step(self, samples: int, updated: bool) -> "Position":
         """One step on."""
@@ -43,12 +46,15 @@ class Position:
         """At the start of the next epoch."""
         return replace(self, epoch=self.epoch + 1, consumed=0)
 
-    def after_evaluation(self, value: float, mode: Literal["max", "min"]) -> "Position":
-        """With an evaluation's value taken into account; nan is never better."""
+    def after_evaluation(self, value: float | None, mode: Literal["max", "min"]) -> "Position":
+        """With an evaluation's value taken into account; nan is never better, None is where there is no best."""
+        here = replace(self, evaluated_at=self.step)
+        if value is None:
+            return here
         better = self.best is None or (value > self.best if mode == "max" else value < self.best)
-        if better and value == value:
-            return replace(self, best=value, best_step=self.step, stale=0)
-        return replace(self, stale=self.stale + 1)
+        if better and not math.isnan(value):
+            return replace(here, best=value, best_step=self.step, stale=0)
+        return replace(here, stale=self.stale + 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a checkpoint."""

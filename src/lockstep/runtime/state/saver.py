@@ -2,6 +2,7 @@
 
 import logging
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from lockstep.runtime.state.checkpoint import (
     Checkpoint,
     DamagedError,
     Snapshot,
+    name_of,
     newest_whole,
     point_to_best,
     prune,
@@ -66,8 +68,12 @@ class State:
         trainer = checkpoint.trainer
         load_weights(self.model, checkpoint.tensors, str(checkpoint.path), trainer["extra_state"])
         try:
-            self.optimizer.load_state_dict(trainer["optimizer"])
-            self.schedule.load_state_dict(trainer["schedule"])
+            goes_on = settings(self.schedule.state_dict()) == settings(trainer["schedule"])
+            load_optimizer(self.optimizer, trainer["optimizer"], with_rate=goes_on)
+            if goes_on:
+                self.schedule.load_state_dict(trainer["schedule"])
+            else:
+                wind(self.schedule, trainer["schedule"]["last_epoch"])
             match_layout(self.optimizer)
         except (ValueError, KeyError) as error:
             must = "the same optimizer and schedule as at the save"
@@ -77,6 +83,43 @@ class State:
         if self.scaler.is_enabled() and trainer["scaler"]:
             self.scaler.load_state_dict(trainer["scaler"])
         return Position(**trainer["position"])
+
+
+def settings(schedule: Mapping[str, Any]) -> dict[str, Any]:
+    """What a schedule's state says of its shape, without where it stands."""
+    where = "last_epoch", "_step_count", "_last_lr", "_get_lr_called_within_step", "_is_initial"
+    return {
+        name: [settings(item) for item in value] if name == "_schedulers" else value
+        for name, value in schedule.items()
+        if name not in where
+    }
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any], with_rate: bool) -> None:
+    """Load moments and counters; weight decay and the like stay as this run's config says.
+
+    Args:
+        optimizer: of this run.
+        saved: the state dict of the same kind of optimizer.
+        with_rate: take the learning rate too, as it stood.
+
+    Raises:
+        ValueError: where the saved state is of another kind.
+    """
+    own, theirs = optimizer.state_dict()["param_groups"], saved["param_groups"]
+    if [group.keys() for group in own] != [group.keys() for group in theirs]:
+        raise ValueError(f"it was saved with another optimizer than {type(optimizer).__name__}")
+    taken = ("params", "lr") if with_rate else ("params",)
+    groups = [{**mine, **{name: its[name] for name in taken}} for mine, its in zip(own, theirs, strict=True)]
+    optimizer.load_state_dict({"state": saved["state"], "param_groups": groups})
+
+
+def wind(schedule: Schedule, steps: int) -> None:
+    """Bring a schedule that the config has changed to where one with these settings would stand by now."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it misses the optimizer's steps, which were done in another process
+        for _ in range(steps):
+            schedule.step()
 
 
 def match_layout(optimizer: torch.optim.Optimizer) -> None:
@@ -150,6 +193,8 @@ class Saver:
             self.failed = None if written.path else written
             if written.path is None:
                 log.error("checkpoint of step %d was not saved: %s; training goes on", written.step, written.error)
+            elif written.error:
+                log.warning("saved %s, but older ones could not be deleted: %s", written.path, written.error)
             else:
                 log.debug("saved %s", written.path)
 
@@ -171,6 +216,6 @@ class Saver:
     def _after(self, snapshot: Snapshot) -> None:
         best = snapshot.trainer["position"]["best_step"]
         kept = best if self.config.keep_best else None
-        prune(self.folder, self.config.keep_last, kept)
-        if kept is not None and (self.folder / f"step-{kept:08d}").is_dir():
+        prune(self.folder, self.folder / name_of(snapshot.step), self.config.keep_last, kept)
+        if kept is not None and (self.folder / name_of(kept)).is_dir():
             point_to_best(self.folder, kept)

@@ -1,7 +1,7 @@
 """Weights between a model and a file: clean names, contiguous host copies, ties by name."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -14,6 +14,13 @@ def clean_name(name: str) -> str:
     while name.startswith("module."):
         name = name.removeprefix("module.")
     return name
+
+
+def clean_names(names: Iterable[str]) -> dict[str, str]:
+    """Each name's clean form; they keep what they have where two would become one."""
+    names = list(names)
+    cleaned = {name: clean_name(name) for name in names}
+    return cleaned if len(set(cleaned.values())) == len(names) else {name: name for name in names}
 
 
 def host_copy(value: Any) -> Any:
@@ -37,10 +44,12 @@ def weights_of(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str], dic
     ties: dict[str, str] = {}
     rest: dict[str, Any] = {}
     first: dict[tuple[Any, ...], str] = {}
-    for raw, value in model.state_dict().items():
-        name = clean_name(raw)
+    state = model.state_dict()
+    names = clean_names(state)
+    for raw, value in state.items():
+        name = names[raw]
         if not isinstance(value, Tensor):
-            rest[name] = value
+            rest[name] = host_copy(value)
             continue
         identity = (value.data_ptr(), value.shape, value.stride(), value.dtype)
         owner = first.setdefault(identity, name) if value.numel() else name

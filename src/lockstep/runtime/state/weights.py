@@ -1,7 +1,6 @@
 """Loading weights into a model from our checkpoints and from foreign files; a misfit is explained key by key."""
 
 import json
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from lockstep.core.errors import UserError, explain
-from lockstep.runtime.state.tensors import clean_name, with_ties
+from lockstep.runtime.state.tensors import clean_names, with_ties
 
 TIES = "ties"
 _NESTED = "model", "state_dict", "model_state_dict"
@@ -29,8 +28,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         return _read_safetensors(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        text = str(error).splitlines()[0]
+    except Exception as error:  # what a damaged pickle raises is anybody's guess
+        text = (str(error) or type(error).__name__).splitlines()[0]
         must = "plain tensors, loadable with weights_only=True; code in a checkpoint is never run"
         raise UserError(
             explain(f"{path} cannot be read: {text}", must, "init_from", "save model.state_dict() alone")
@@ -43,7 +42,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
         with safe_open(path, framework="pt") as file:
             ties = json.loads((file.metadata() or {}).get(TIES, "{}"))
             return with_ties({name: file.get_tensor(name) for name in file.keys()}, ties)  # noqa: SIM118
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError) as error:
         raise UserError(explain(f"{path} cannot be read: {error}", "a whole .safetensors file", "init_from")) from None
 
 
@@ -74,11 +73,12 @@ def load_weights(
     Raises:
         UserError: where a key is missing, too many, or of another shape.
     """
-    own = {k: v for k, v in model.state_dict().items() if isinstance(v, Tensor)}
-    found = (
-        dict(tensors) if tensors.keys() == own.keys() else {clean_name(name): value for name, value in tensors.items()}
-    )
-    names = {clean_name(name): name for name in own}
+    state = model.state_dict()
+    raw_of = {clean: raw for raw, clean in clean_names(state).items()}
+    own = {raw: value for raw, value in state.items() if isinstance(value, Tensor)}
+    names = {clean: raw for clean, raw in raw_of.items() if raw in own}
+    theirs = clean_names(tensors) if tensors.keys() != names.keys() else {name: name for name in tensors}
+    found = {theirs[name]: value for name, value in tensors.items()}
     missing = [name for name in names if name not in found]
     surplus = [name for name in found if name not in names]
     shapes = [
@@ -88,7 +88,9 @@ def load_weights(
     ]
     if missing or surplus or shapes:
         raise UserError(_misfit(source, len(names), missing, surplus, shapes))
-    model.load_state_dict({names[name]: value for name, value in found.items()} | dict(extra or {}))
+    rest = {raw: value for raw, value in state.items() if raw not in own}
+    rest |= {raw_of[name]: value for name, value in (extra or {}).items() if name in raw_of}
+    model.load_state_dict({names[name]: value for name, value in found.items()} | rest)
 
 
 def _misfit(source: str, total: int, missing: list[str], surplus: list[str], shapes: list[str]) -> str:

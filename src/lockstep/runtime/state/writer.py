@@ -16,7 +16,7 @@ class Written:
     Attributes:
         step: optimizer steps done.
         path: the finished folder, None where it failed.
-        error: why it failed, empty where it did not.
+        error: why it failed; beside a path, what failed after it was finished.
     """
 
     step: int
@@ -71,9 +71,14 @@ class Writer:
     def _save(self, snapshot: Snapshot) -> None:
         try:
             path = write(self.folder, snapshot)
-            self._done.put(Written(snapshot.step, path))
-            self.after(snapshot)
         except Exception as error:
             left = listing(self.folder)
             kept = f"the last good one is {left[0].name}" if left else "there is none yet"
             self._done.put(Written(snapshot.step, None, f"{error}; {kept}"))
+            return
+        try:
+            self.after(snapshot)
+        except Exception as error:
+            self._done.put(Written(snapshot.step, path, str(error)))
+        else:
+            self._done.put(Written(snapshot.step, path))
