@@ -48,6 +48,8 @@ def train(
 
         run_as_rank(train_rank, (config, folder, folder is not None, notes, "torchrun"))
     run_dir = folder or new_run_dir(config)
+    # The ranks are forked from here and share what is imported by then.
+    import lockstep.runtime.training  # noqa: F401
     from lockstep.launch import launch_local
 
     return launch_local(

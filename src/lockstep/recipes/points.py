@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset
-from torchmetrics import Metric
-from torchmetrics.classification import MulticlassAccuracy
 
 from lockstep.core.errors import UserError, explain
 from lockstep.runtime.loss import Count, Term, Terms
 from lockstep.runtime.recipe import Labels, Recipe
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
 
 Batch = Mapping[str, Tensor]
 
@@ -122,15 +124,21 @@ class Points(Recipe):
         """The number of points."""
         return {"cross_entropy": len(batch["label"])}
 
-    def metrics(self) -> Mapping[str, Metric]:
+    def metrics(self) -> "Mapping[str, Metric]":
         """Accuracy from integer counts, so that it is the same at every number of ranks."""
+        from torchmetrics.classification import MulticlassAccuracy
+
         return {"accuracy": MulticlassAccuracy(self.classes, average="micro", validate_args=False)}
 
-    def evaluate(self, model: nn.Module, batch: Batch, metrics: Mapping[str, Metric]) -> Terms:
+    def evaluate(self, model: nn.Module, batch: Batch, metrics: "Mapping[str, Metric]") -> Terms:
         """One forward for the loss and the accuracy."""
         logits = model(batch["point"])
         metrics["accuracy"].update(logits, batch["label"])
         return self._terms(logits, batch)
+
+    def floors(self) -> Mapping[str, float]:
+        """The accuracy of a constant model."""
+        return {"accuracy": 1 / self.classes}
 
     def labels(self, batch: Batch) -> Labels:
         """(N,) labels 0 .. classes - 1."""

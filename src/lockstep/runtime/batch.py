@@ -45,10 +45,8 @@ class BatchPlan:
         if size < num_ranks * accumulation:
             seen = f"batch.global_batch={size} for {num_ranks} ranks x {accumulation} micro-steps"
             must = "at least one sample for each rank in each micro-step"
-            ways = "lower --nproc" + (" or batch.accumulation" if batch.micro_batch is None else ", or raise batch.micro_batch")
-            raise UserError(
-                explain(seen, must, next_step=f"raise batch.global_batch, or {ways}")
-            )
+            other = "lower batch.accumulation" if batch.micro_batch is None else "raise batch.micro_batch"
+            raise UserError(explain(seen, must, next_step=f"raise batch.global_batch, lower --nproc, or {other}"))
         factor, reason = lr_factor(size, batch.reference, optim)
         return BatchPlan(size, accumulation, num_ranks, optim.lr * factor, factor, reason)
 

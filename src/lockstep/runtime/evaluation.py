@@ -1,12 +1,10 @@
 """Evaluation that gives the same number at every N: whole batches dealt out, states merged in the order of batches."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torchmetrics import Metric
-from torchmetrics.utilities import data as reductions
 
 from lockstep.core.errors import UserError, explain
 from lockstep.runtime.data.broken import sound
@@ -15,6 +13,9 @@ from lockstep.runtime.loss import Term, checked_terms
 from lockstep.runtime.precision import Precision
 from lockstep.runtime.recipe import Recipe
 from lockstep.runtime.world import World
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
 
 # One batch's share of a state: a tensor, or the list of a state that is concatenated.
 Share = Tensor | list[Tensor]
@@ -27,7 +28,9 @@ class MergedMetric:
     order of the batches, so that N = 1, 2, 3 ... give the same last digit.
     """
 
-    def __init__(self, name: str, metric: Metric | Any) -> None:
+    def __init__(self, name: str, metric: "Metric | Any") -> None:
+        from torchmetrics import Metric
+
         if not isinstance(metric, Metric):
             seen = f"metric {name!r} is a {type(metric).__name__}"
             must = "a torchmetrics Metric; give those of a collection one by one"
@@ -36,7 +39,7 @@ class MergedMetric:
         self._sums: dict[str, Tensor] = {}
         self._ordered: dict[str, list[tuple[int, Share]]] = {}
         for state, reduce in metric._reductions.items():
-            if reduce not in _MERGES:
+            if _kind(reduce) not in _MERGES:
                 seen = f"metric {name!r}: state {state!r} of {type(metric).__name__} cannot be merged over ranks"
                 raise UserError(explain(seen, "a sum, concatenation, maximum or minimum", "recipe.metrics()"))
 
@@ -44,7 +47,7 @@ class MergedMetric:
         """Move what the metric has gathered from one batch out of it."""
         for state, reduce in self.metric._reductions.items():
             value: Any = getattr(self.metric, state)
-            if reduce is reductions.dim_zero_sum and isinstance(value, Tensor) and not value.is_floating_point():
+            if _is_whole_sum(reduce, value):
                 held = self._sums.get(state)
                 self._sums[state] = value.detach().clone() if held is None else held.add_(value)
             else:
@@ -54,14 +57,14 @@ class MergedMetric:
     def compute(self, world: World) -> dict[str, float]:
         """The metric over the whole evaluation set; the same on every rank."""
         for state, reduce in self.metric._reductions.items():
-            default: Any = self.metric._defaults[state]
-            if reduce is reductions.dim_zero_sum and isinstance(default, Tensor) and not default.is_floating_point():
+            default = _moved(self.metric._defaults[state], torch.device("cpu"))
+            if _is_whole_sum(reduce, default):
                 held = self._sums.get(state)
-                total = (default.clone() if held is None else held).cpu()
-                setattr(self.metric, state, world.sum(total).to(self.metric.device))
+                merged = world.sum(default.clone() if held is None else held.cpu())
             else:
                 shares = in_order(world.gather(_on_host(self._ordered.get(state, []))))
-                setattr(self.metric, state, _moved(_MERGES[reduce](shares, default), self.metric.device))
+                merged = _MERGES[_kind(reduce)](shares, default)
+            setattr(self.metric, state, _moved(merged, self.metric.device))
         # compute() warns where update() was not called, which is true of a rank without a batch, and would add up the
         # states of all ranks once more.
         self.metric._update_count = 1
@@ -86,12 +89,23 @@ def _concatenated(shares: list[Any], default: Any) -> Any:
     return [item for share in shares for item in (share if isinstance(share, list) else [share])]
 
 
-_MERGES: dict[Any, Callable[[list[Any], Any], Any]] = {
-    reductions.dim_zero_sum: ordered_sum,
-    reductions.dim_zero_cat: _concatenated,
-    reductions.dim_zero_max: lambda shares, default: torch.stack([*shares, default]).amax(0) if shares else default,
-    reductions.dim_zero_min: lambda shares, default: torch.stack([*shares, default]).amin(0) if shares else default,
+_MERGES: dict[str, Callable[[list[Any], Any], Any]] = {
+    "dim_zero_sum": ordered_sum,
+    "dim_zero_cat": _concatenated,
+    "dim_zero_max": lambda shares, default: torch.stack([*shares, default]).amax(0) if shares else default,
+    "dim_zero_min": lambda shares, default: torch.stack([*shares, default]).amin(0) if shares else default,
 }
+
+
+def _kind(reduce: Any) -> str:
+    """The name of torchmetrics' own function that reduces a state; another function is not known by it."""
+    own = getattr(reduce, "__module__", "") == "torchmetrics.utilities.data"
+    return str(reduce.__name__) if own else ""
+
+
+def _is_whole_sum(reduce: Any, value: Any) -> bool:
+    """Whether a state is a sum of integers, exact in any order."""
+    return _kind(reduce) == "dim_zero_sum" and isinstance(value, Tensor) and not value.is_floating_point()
 
 
 def _detached(value: Any) -> Share:

@@ -80,10 +80,10 @@ def kept_lines(text: str, resumed_at: int) -> list[str]:
     kept = []
     for line in text.splitlines(keepends=True):
         try:
-            step = json.loads(line)["step"]
+            early = json.loads(line)["step"] <= resumed_at
         except (ValueError, KeyError, TypeError):
             continue
-        if step <= resumed_at and line.endswith("\n"):
+        if early and line.endswith("\n"):
             kept.append(line)
     return kept
 

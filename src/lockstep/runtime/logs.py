@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -98,6 +98,11 @@ class _File(logging.FileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """Say nothing: the default prints a traceback for each message."""
+
+    def close(self) -> None:
+        """Close the file; what is still unwritten is lost too."""
+        with suppress(OSError):
+            super().close()
 
 
 class _Screen(logging.StreamHandler[TextIO]):

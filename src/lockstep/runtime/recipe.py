@@ -2,13 +2,16 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
 from torch.utils.data import Dataset
-from torchmetrics import Metric
 
 from lockstep.runtime.loss import Count, Terms
+
+if TYPE_CHECKING:
+    # Its import costs more than a second; a run without metrics, and a first step, do without it.
+    from torchmetrics import Metric
 
 
 class Labels(NamedTuple):
@@ -55,11 +58,11 @@ class Recipe(ABC):
         """
         return None
 
-    def metrics(self) -> Mapping[str, Metric]:
+    def metrics(self) -> "Mapping[str, Metric]":
         """New torchmetrics objects for one evaluation, by name."""
         return {}
 
-    def evaluate(self, model: nn.Module, batch: Any, metrics: Mapping[str, Metric]) -> Terms:
+    def evaluate(self, model: nn.Module, batch: Any, metrics: "Mapping[str, Metric]") -> Terms:
         """Update every metric with one validation batch and return its loss terms. Runs without gradients."""
         return self.loss(model, batch)
 

@@ -114,11 +114,10 @@ class TrainStep:
         finite = math.isfinite(norm)
         if self.clip_norm is not None and finite:
             nn.utils.clip_grads_with_norm_(self.params, self.clip_norm, norm_tensor)
-        if scaler.is_enabled():
-            scaler.step(self.optimizer)
-            scaler.update()
-        elif finite:
-            self.optimizer.step()
+        # Not left to the scaler alone: a norm overflows before its elements do.
         if finite:
+            scaler.step(self.optimizer)
             self.schedule.step()
+        if grads:
+            scaler.update()
         return norm, finite, lr

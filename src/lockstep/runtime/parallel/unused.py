@@ -2,12 +2,14 @@
 
 DistributedDataParallel waits for every parameter of every rank. Where a branch leaves one out, its rank leaves
 `backward` with the reduction unfinished and the others wait for ever; `find_unused_parameters=True` cures it by a walk
-through the graph at every step. Here a rank looks after `backward` at what did not move, and feeds zeros for it in a
-second backward: the reduction completes with the sum over the ranks that have a gradient, which is the right one.
+through the graph at every step. Here a rank looks after `backward` at what it did not reach, and feeds zeros for it in
+a second backward: the reduction completes with the sum over the ranks that have a gradient, which is the right one.
 
 The lane is fed in the same second backward: its flag tells every rank, without a collective of its own, whether any
-rank left something out.
+rank has no gradient for something.
 """
+
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -33,15 +35,14 @@ class Completion:
         self.names = [name for name, _ in named]
         self.params: list[nn.Parameter] = [p for _, p in named]
         self.unused: frozenset[str] = frozenset()
-        self._before: list[int] = []
+        # The wrapper counts a parameter when its node in the graph has run, even without a gradient; so do we.
+        self._reached: set[int] = set()
+        for i, param in enumerate(self.params):
+            _node(param).register_hook(partial(_note, self._reached, i))
 
     def start(self) -> None:
-        """Call before each backward: remembers which gradients are there already."""
-        self._before = self._marks()
-
-    def _marks(self) -> list[int]:
-        """A number for each parameter that changes when its gradient is written."""
-        return [-1 if p.grad is None else p.grad._version for p in self.params]
+        """Call before each backward."""
+        self._reached.clear()
 
     def finish(self, count: int | Tensor = 0) -> int:
         """Complete the reduction after the last backward of a step.
@@ -55,18 +56,26 @@ class Completion:
         Returns:
             The sum of the counts over the ranks.
         """
-        after = self._marks()
-        left = [i for i, (old, new) in enumerate(zip(self._before, after, strict=True)) if old == new]
-        if left and self.refuse:
-            raise RunError(_refusal([self.names[i] for i in left], self.world.rank))
-        had = [mark != -1 for mark in after]
-        roots = [self.params[i] for i in left]
-        zeros: list[Tensor] = [torch.zeros_like(p) for p in roots]
-        self.lane.grad = None
-        torch.autograd.backward([*roots, self.lane], [*zeros, encode(bool(left), count, self.lane.detach())])
-        someone_left_out, total = decode(self._lane_means(), self.world.num_ranks)
-        self.unused = self._agree(had) if someone_left_out else frozenset()
+        had = [p.grad is not None for p in self.params]
+        if self.refuse and not all(had):
+            absent = [name for name, one in zip(self.names, had, strict=True) if not one]
+            raise RunError(_refusal(absent, self.world.rank))
+        left = [p for i, p in enumerate(self.params) if i not in self._reached]
+        self._feed(left, encode(not all(had), count, self.lane.detach()))
+        someone_has_none, total = decode(self._lane_means(), self.world.num_ranks)
+        self.unused = self._agree(had) if someone_has_none else frozenset()
         return total
+
+    def _feed(self, left: list[nn.Parameter], signal: Tensor) -> None:
+        """Zeros for what was left out, then the lane's signal."""
+        frozen = [p for p in left if not p.requires_grad]  # since the wrap; the wrapper waits for it all the same
+        for param in frozen:
+            param.requires_grad_(True)
+        self.lane.grad = None
+        zeros: list[Tensor] = [torch.zeros_like(p) for p in left]
+        torch.autograd.backward([*left, self.lane], [*zeros, signal])
+        for param in frozen:
+            param.requires_grad_(False)
 
     def _lane_means(self) -> list[float]:
         means = self.lane.grad
@@ -81,6 +90,20 @@ class Completion:
                 param.grad = None
         missing = (ranks_with < self.world.num_ranks).tolist()
         return frozenset(name for name, absent in zip(self.names, missing, strict=True) if absent)
+
+
+def _node(param: nn.Parameter) -> torch.autograd.graph.Node:
+    """The node of the graph that accumulates a parameter's gradient; the wrapper keeps it alive."""
+    step = param.view_as(param).grad_fn
+    assert step is not None
+    node = step.next_functions[0][0]
+    assert node is not None
+    return node
+
+
+def _note(reached: set[int], index: int, *_: object) -> None:
+    """Hook of a node. It holds no parameter, which would keep itself alive through its node."""
+    reached.add(index)
 
 
 def _refusal(names: list[str], rank: int) -> str:

@@ -1,0 +1,91 @@
+"""Every record is a line of metrics.jsonl and points in TensorBoard; a resumed run goes on where its checkpoint stands."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.core.errors import UserError
+from lockstep.runtime.journal import Journal, kept_lines, tensorboard_wanted
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_record_is_a_line_as_soon_as_it_is_made(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "off")
+    journal.record(1, {"loss": 0.5, "epoch": 0, "memory_mib": [1.0, 2.0], "note": "é"})
+    assert lines(tmp_path) == [{"step": 1, "loss": 0.5, "epoch": 0, "memory_mib": [1.0, 2.0], "note": "é"}]
+    journal.record(2, {"loss": math.nan})
+    assert math.isnan(lines(tmp_path)[1]["loss"])
+    journal.close()
+    assert not (tmp_path / "tensorboard").exists()
+
+
+def test_a_resumed_run_drops_what_it_does_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "off")
+    for step in range(1, 6):
+        journal.record(step, {"loss": float(step)})
+    journal.record(3, {"val/loss": 3.0})
+    journal.close()
+    journal = Journal(tmp_path, "off", resumed_at=3)
+    journal.record(4, {"loss": 40.0})
+    journal.close()
+    assert [record["step"] for record in lines(tmp_path)] == [1, 2, 3, 3, 4]
+    assert lines(tmp_path)[-1]["loss"] == 40.0
+
+
+@pytest.mark.parametrize("torn", ['{"step": 2, "lo', '{"step": 2, "loss": 2.0}', "\x00\x00\x00", '{"st\xff', "\n\n", "[1]\n"])
+def test_a_torn_last_line_is_dropped(tmp_path: Path, torn: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1, "loss": 1.0}\n' + torn.encode("latin-1"))
+    journal = Journal(tmp_path, "off", resumed_at=2)
+    journal.record(2, {"loss": 20.0})
+    journal.close()
+    assert lines(tmp_path) == [{"step": 1, "loss": 1.0}, {"step": 2, "loss": 20.0}]
+
+
+def test_resumed_without_a_log_it_begins_one(tmp_path: Path) -> None:
+    Journal(tmp_path, "off", resumed_at=3).close()
+    assert lines(tmp_path) == []
+
+
+def test_kept_lines_are_whole_and_not_later() -> None:
+    text = '{"step": 1}\nrubbish\n{"loss": 2}\n{"step": "x"}\n{"step": 3}\n{"step": 2}\n{"step": 1}'
+    assert kept_lines(text, 2) == ['{"step": 1}\n', '{"step": 2}\n']
+
+
+def test_tensorboard_is_asked_for_found_or_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert not tensorboard_wanted("auto") and not tensorboard_wanted("off")
+    with pytest.raises(UserError, match="tensorboard is not installed"):
+        tensorboard_wanted("on")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    assert tensorboard_wanted("auto") and tensorboard_wanted("on") and not tensorboard_wanted("off")
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    return {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+@pytest.mark.filterwarnings("ignore")  # of tensorboard's own imports
+def test_tensorboard_has_the_same_points_and_a_curve_for_each_rank(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    journal = Journal(tmp_path, "on")
+    for step in (1, 2, 3):
+        journal.record(step, {"loss": step / 2, "epoch": 0, "memory_mib": [1.0, 2.0], "note": "text"})
+    journal.close()
+    journal = Journal(tmp_path, "on", resumed_at=2)
+    journal.record(3, {"loss": 9.0})
+    journal.close()
+    found = scalars(tmp_path)
+    assert set(found) == {"loss", "epoch", "memory_mib/rank_0", "memory_mib/rank_1"}
+    assert found["loss"] == [(1, 0.5), (2, 1.0), (3, 9.0)]
+    assert found["memory_mib/rank_1"] == [(1, 2.0), (2, 2.0)]

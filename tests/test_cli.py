@@ -1,0 +1,179 @@
+"""Words of the command line become one call of a verb; help is quick; exit codes are those that scripts rely on."""
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep import cli
+from lockstep.cli import parse_nproc, with_optional_values
+from lockstep.core.errors import RunError, UserError
+from lockstep.core.outcome import Exit
+
+Call = tuple[Path | None, list[str], int | None, str | None, bool]
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ("train --resume", "train --resume="),
+        ("train --resume runs/a", "train --resume runs/a"),
+        ("train --resume --nproc 2", "train --resume= --nproc 2"),
+        ("train --nproc 2 --resume", "train --nproc 2 --resume="),
+        ("train --resume stop.epochs=3", "train --resume= stop.epochs=3"),
+        ("train stop.epochs=3 --resume", "train stop.epochs=3 --resume="),
+        ("train --resume=runs/a=b", "train --resume=runs/a=b"),
+        ("train --resume= --max-steps 3", "train --resume= --max-steps 3"),
+        ("train config.yaml", "train config.yaml"),
+    ],
+)
+def test_resume_takes_a_folder_only_where_one_follows(argv: str, expected: str) -> None:
+    assert with_optional_values(argv.split()) == expected.split()
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """The calls of the verb, in place of the verb."""
+    made: list[Call] = []
+
+    def verb(*args: Any) -> Exit:
+        made.append(args)  # type: ignore[arg-type]
+        return Exit.DONE
+
+    monkeypatch.setattr("lockstep.train.train", verb)
+    return made
+
+
+def run(monkeypatch: pytest.MonkeyPatch, argv: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["lockstep", *argv.split()])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ("train", (None, [], None, None, False)),
+        ("train c.yaml a.b=1 --nproc 3", (Path("c.yaml"), ["a.b=1"], 3, None, False)),
+        ("train a.b=1 c.yaml d=2 --nproc auto", (Path("c.yaml"), ["a.b=1", "d=2"], None, None, False)),
+        ("train --max-steps 7", (None, ["stop.max_steps=7"], None, None, False)),
+        ("train a=1 --all-ranks", (None, ["a=1", "log.all_ranks=true"], None, None, False)),
+        ("train --show-config", (None, [], None, None, True)),
+        ("train --resume", (None, [], None, "", False)),
+        ("train --resume runs/x a=1", (None, ["a=1"], None, "runs/x", False)),
+        ("train a=1 --resume --nproc 2 b=2", (None, ["a=1", "b=2"], 2, "", False)),
+        ("train --resume --max-steps 2", (None, ["stop.max_steps=2"], None, "", False)),
+        ("train --max-steps 2 --resume runs/x", (None, ["stop.max_steps=2"], None, "runs/x", False)),
+        ("train --show-config --resume", (None, [], None, "", True)),
+        ("train --all-ranks --resume", (None, ["log.all_ranks=true"], None, "", False)),
+    ],
+)
+def test_words_reach_the_verb(monkeypatch: pytest.MonkeyPatch, calls: list[Call], argv: str, expected: Call) -> None:
+    assert run(monkeypatch, argv) == 0
+    assert calls == [expected]
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ("train --nproc 0", "--nproc 0"),
+        ("train --nproc -1", "--nproc -1"),
+        ("train --nproc 1.5", "--nproc 1.5"),
+        ("train --nproc two", "auto, or a whole number from 1"),
+        ("train --nproc ²", "--nproc ²"),
+        ("train a.yaml b.yaml", "2 configs: a.yaml, b.yaml"),
+        ("train --max-steps 0", "--max-steps"),
+        ("train --max-steps few", "--max-steps"),
+        ("train --nproc", "--nproc"),
+        ("train --no-such-option", "--no-such-option"),
+        ("tran", "tran"),
+    ],
+)
+def test_wrong_words_end_with_2_and_say_which(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], calls: list[Call], argv: str, words: str
+) -> None:
+    assert run(monkeypatch, argv) == Exit.MISUSE
+    assert words in capsys.readouterr().err
+    assert not calls
+
+
+@pytest.mark.parametrize("code", list(Exit))
+def test_the_verb_chooses_the_exit_code(monkeypatch: pytest.MonkeyPatch, code: Exit) -> None:
+    monkeypatch.setattr("lockstep.train.train", lambda *_: code)
+    assert run(monkeypatch, "train") == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "shown"),
+    [
+        (UserError("a mistake"), Exit.MISUSE, "a mistake\n"),
+        (RunError("it failed"), Exit.FAILED, "it failed\n"),
+        (KeyboardInterrupt(), Exit.INTERRUPTED, ""),
+    ],
+)
+def test_an_error_is_its_words_and_its_code(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: Exit,
+    shown: str,
+) -> None:
+    def verb(*_: Any) -> Exit:
+        raise error
+
+    monkeypatch.setattr("lockstep.train.train", verb)
+    assert run(monkeypatch, "train") == code
+    assert capsys.readouterr().err.strip() == shown.strip()
+
+
+def test_numbers_of_ranks() -> None:
+    assert [parse_nproc(text) for text in ("auto", "1", "16")] == [None, 1, 16]
+
+
+def command(*argv: str, block: bool = True) -> subprocess.CompletedProcess[str]:
+    """`lockstep argv` in a fresh interpreter, in which torch cannot be imported."""
+    code = f"import sys\nsys.modules['torch'] = None\nsys.argv = ['lockstep', *{list(argv)!r}]\n"
+    code += "from lockstep.cli import main\nmain()"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("argv", [("--help",), ("train", "--help"), ("--version",), ("train", "--show-config")])
+def test_help_version_and_config_need_no_torch(argv: tuple[str, ...]) -> None:
+    done = command(*argv)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout and not done.stderr
+
+
+def test_help_names_every_option() -> None:
+    shown = command("train", "--help").stdout
+    for words in ("[CONFIG] [KEY=VALUE]...", "--nproc", "--max-steps", "--resume", "--show-config", "--all-ranks"):
+        assert words in shown
+
+
+def test_bad_words_need_no_torch() -> None:
+    done = command("train", "optim.lrr=1")
+    assert done.returncode == Exit.MISUSE
+    assert "did you mean `optim.lr`" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_help_takes_at_most_300_ms() -> None:
+    """Of processor time, best of three: on a busy machine the clock shows the others' work too."""
+    spent = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "lockstep", "--help"], capture_output=True, check=True, env=os.environ)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    assert min(spent) <= 0.3
+
+
+def test_without_words_it_shows_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "") == Exit.MISUSE
+    captured = capsys.readouterr()
+    assert "train" in captured.out + captured.err
