@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lockstep.runtime.batch import BatchPlan
-    from lockstep.runtime.config import Config, load_config
+    from lockstep.runtime.config import CheckpointConfig, Config, load_config
     from lockstep.runtime.data.loader import Reading, TrainLoader, eval_loader
     from lockstep.runtime.data.sampler import EvalSampler, TrainSampler
     from lockstep.runtime.evaluation import MergedMetric, evaluate
     from lockstep.runtime.loss import CountSum, Term, masked_term, total_loss
     from lockstep.runtime.parallel.batch_norm import synchronise
-    from lockstep.runtime.recipe import Labels, Recipe
+    from lockstep.runtime.parallel.replica import sync_buffers
+    from lockstep.runtime.recipe import Batching, Labels, Recipe
+    from lockstep.runtime.state.position import Position
     from lockstep.runtime.state.saver import Saver, State, find_checkpoint
     from lockstep.runtime.streams import seed_rank_step, shared_stream
     from lockstep.runtime.training import Summary, fit
@@ -22,14 +24,16 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "batch": ("BatchPlan",),
-    "config": ("Config", "load_config"),
+    "config": ("CheckpointConfig", "Config", "load_config"),
     "data.loader": ("Reading", "TrainLoader", "eval_loader"),
     "data.sampler": ("EvalSampler", "TrainSampler"),
     "evaluation": ("MergedMetric", "evaluate"),
     "training": ("Summary", "fit"),
     "loss": ("CountSum", "Term", "masked_term", "total_loss"),
     "parallel.batch_norm": ("synchronise",),
-    "recipe": ("Labels", "Recipe"),
+    "parallel.replica": ("sync_buffers",),
+    "recipe": ("Batching", "Labels", "Recipe"),
+    "state.position": ("Position",),
     "state.saver": ("Saver", "State", "find_checkpoint"),
     "streams": ("seed_rank_step", "shared_stream"),
     "world": ("World",),
@@ -38,11 +42,14 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "BatchPlan",
+    "Batching",
+    "CheckpointConfig",
     "Config",
     "CountSum",
     "EvalSampler",
     "Labels",
     "MergedMetric",
+    "Position",
     "Reading",
     "Recipe",
     "Saver",
@@ -60,6 +67,7 @@ __all__ = [
     "masked_term",
     "seed_rank_step",
     "shared_stream",
+    "sync_buffers",
     "synchronise",
     "total_loss",
 ]

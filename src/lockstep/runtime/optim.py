@@ -1,6 +1,8 @@
 """The optimizer and its schedule, built from the config out of torch's own."""
 
 import math
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,40 +41,56 @@ def _all_floating(params: list[nn.Parameter]) -> bool:
 
 def build_schedule(
     optimizer: torch.optim.Optimizer, config: ScheduleConfig, total_steps: int, warmup_factor: float
-) -> Schedule:
+) -> schedules.LambdaLR:
     """The schedule over optimizer steps, counted in steps of the whole run and not of a rank.
+
+    The rate of a step is a function of the step alone, so a resumed run stands where the unbroken one did, and one with
+    another schedule in its config stands where that would be by now.
 
     Args:
         optimizer: whose learning rate is scheduled.
         config: the section `schedule`.
-        total_steps: optimizer steps from start to end of the schedule; after them the rate stays as it is.
+        total_steps: optimizer steps from start to end of the schedule; it stays at its end afterwards.
         warmup_factor: >= 1 lengthens the warm-up where the learning rate was scaled up.
     """
     warmup = round(config.warmup_steps * max(1.0, warmup_factor))
-    decay_steps = max(1, total_steps - warmup)
-
-    def factor(step: int) -> float:
-        if step < warmup:
-            return (step + 1) / (warmup + 1)
-        return decay(config, step - warmup, decay_steps)
-
-    return schedules.LambdaLR(optimizer, factor)
+    return schedules.LambdaLR(optimizer, partial(factor_at, config, warmup, max(1, total_steps - warmup)))
 
 
-def decay(config: ScheduleConfig, step: int, steps: int) -> float:
-    """The learning rate as a factor of the peak, `step` steps after the warm-up.
+def factor_at(config: ScheduleConfig, warmup: int, steps: int, step: int) -> float:
+    """What the learning rate is multiplied by in an optimizer step.
 
-    A function of the step alone: torch's own cosine rises again after its end, its polynomial ends at zero only.
+    Args:
+        config: the section `schedule`.
+        warmup: steps of the linear rise; the first of them has the rate 1 / (warmup + 1).
+        steps: steps after it.
+        step: 0, 1, 2 ...
     """
-    done, low = min(step / steps, 1.0), config.final_factor
+    if step < warmup:
+        start = 1 / (warmup + 1)
+        return start + (1 - start) * step / warmup
+    done = min(step - warmup, steps)
+    part, end = done / steps, config.final_factor
     match config.name:
         case "cosine":
-            return low + (1 - low) * (1 + math.cos(math.pi * done)) / 2
+            return end + (1 - end) * (1 + math.cos(math.pi * part)) / 2
         case "linear":
-            return low + (1 - low) * (1 - done)
+            return 1 + (end - 1) * part
         case "poly":
-            return float(low + (1 - low) * (1 - done) ** config.power)
+            return float(end + (1 - end) * (1 - part) ** config.power)
         case "step":
-            return float(config.gamma ** (step // config.step_size))
+            return float(config.gamma ** ((step - warmup) // config.step_size))
         case _:
             return 1.0
+
+
+def stand_at(schedule: Schedule, saved: Mapping[str, Any]) -> None:
+    """Let a schedule stand where a saved one did, with the rates that its own config gives there."""
+    rates = schedule.base_lrs
+    schedule.load_state_dict(dict(saved))
+    if isinstance(schedule, schedules.LambdaLR):
+        schedule.base_lrs = rates
+        step = schedule.last_epoch
+        schedule._last_lr = [rate * factor(step) for rate, factor in zip(rates, schedule.lr_lambdas, strict=True)]
+    for group, rate in zip(schedule.optimizer.param_groups, schedule.get_last_lr(), strict=True):
+        group["lr"] = rate

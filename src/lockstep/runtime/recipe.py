@@ -28,7 +28,21 @@ class Labels(NamedTuple):
     ignore_index: int | None = None
 
 
-class Recipe(ABC):
+class Batching:
+    """How samples become a batch. By itself: torch's `default_collate`, labels unchecked."""
+
+    def labels(self, batch: Any) -> Labels | None:
+        """The class labels of a batch, so that a wrong one is named by rank, sample and value; None to skip."""
+        return None
+
+    def collate(self, samples: list[Any]) -> Any:
+        """Make one batch of a list of samples. The default is torch's `default_collate`."""
+        from torch.utils.data import default_collate
+
+        return default_collate(samples)
+
+
+class Recipe(Batching, ABC):
     """One training task, written for one process; nothing in it knows the number of ranks.
 
     The keyword arguments of `__init__` are the recipe's options: `options.NAME=VALUE` in the config.
@@ -69,13 +83,3 @@ class Recipe(ABC):
     def floors(self) -> Mapping[str, float]:
         """What a model that has learnt nothing reaches in each metric; shown beside the results."""
         return {}
-
-    def labels(self, batch: Any) -> Labels | None:
-        """The class labels of a batch, so that a wrong one is named by rank, sample and value; None to skip."""
-        return None
-
-    def collate(self, samples: list[Any]) -> Any:
-        """Make one batch of a list of samples. The default is torch's `default_collate`."""
-        from torch.utils.data import default_collate
-
-        return default_collate(samples)

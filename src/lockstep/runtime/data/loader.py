@@ -11,7 +11,7 @@ from lockstep.core.errors import UserError, explain
 from lockstep.runtime.data.iterable import SplitStream
 from lockstep.runtime.data.sampler import EvalSampler, TrainSampler
 from lockstep.runtime.data.samples import Collate, KeyedDataset
-from lockstep.runtime.recipe import Recipe
+from lockstep.runtime.recipe import Batching
 from lockstep.runtime.streams import seed_of
 from lockstep.runtime.world import World, num_cores
 
@@ -44,7 +44,7 @@ class TrainLoader:
 
     Args:
         dataset: the user's training set, map-style or iterable.
-        recipe: gives `collate` and `labels`.
+        recipe: a `Recipe`, or a `Batching` where there is none; gives `collate` and `labels`.
         reading: workers, prefetch and seed.
         world: the ranks.
         global_batch: samples of one optimizer step over all ranks.
@@ -55,11 +55,11 @@ class TrainLoader:
     def __init__(
         self,
         dataset: Dataset[Any],
-        recipe: Recipe,
+        recipe: Batching,
         reading: Reading,
         world: World,
         global_batch: int,
-        accumulation: int,
+        accumulation: int = 1,
         shuffle: bool = True,
     ) -> None:
         deal = (global_batch, accumulation, reading.seed, world.rank, world.num_ranks)
@@ -87,7 +87,7 @@ class TrainLoader:
 
 
 def eval_loader(
-    dataset: Dataset[Any], recipe: Recipe, reading: Reading, world: World, batch: int
+    dataset: Dataset[Any], recipe: Batching, reading: Reading, world: World, batch: int
 ) -> tuple[EvalSampler, DataLoader[Any]]:
     """This rank's share of the evaluation batches, and the sampler that numbers them."""
     sampler = EvalSampler(sized(dataset, "val_data"), batch, world.rank, world.num_ranks)

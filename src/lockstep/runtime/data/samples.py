@@ -10,7 +10,7 @@ from torch.utils.data import Dataset, get_worker_info
 from lockstep.core.errors import explain
 from lockstep.runtime.data.broken import Broken, shown, unbatchable, unreadable
 from lockstep.runtime.data.sampler import Key
-from lockstep.runtime.recipe import Labels, Recipe
+from lockstep.runtime.recipe import Batching, Labels
 from lockstep.runtime.streams import preserved, seed_sample
 
 
@@ -59,7 +59,7 @@ class Collate:
         stream: `train` or `val`, for messages.
     """
 
-    def __init__(self, recipe: Recipe, stream: str) -> None:
+    def __init__(self, recipe: Batching, stream: str) -> None:
         self.recipe, self.stream = recipe, stream
 
     def __call__(self, fetched: Fetched | Broken) -> Any:

@@ -99,15 +99,8 @@ class Replica:
         return self.completion.finish(count) if last else 0
 
     def sync_buffers(self) -> None:
-        """Rank 0's buffers on every rank, one broadcast for each type."""
-        by_type: dict[torch.dtype, list[Tensor]] = {}
-        for buffer in self.model.buffers():
-            by_type.setdefault(buffer.dtype, []).append(buffer.detach())
-        for buffers in by_type.values():
-            flat = torch.cat([buffer.reshape(-1) for buffer in buffers])
-            dist.broadcast(flat, src=0)
-            for buffer, part in zip(buffers, flat.split([b.numel() for b in buffers]), strict=True):
-                buffer.copy_(part.view_as(buffer))
+        """Rank 0's buffers on every rank."""
+        sync_buffers(self.model)
 
     def communication_s(self) -> tuple[float, float]:
         """Seconds of the last sampled step in (all gradient communication, its part hidden behind backward)."""
@@ -121,6 +114,22 @@ class Replica:
         """Drop the wrapper, which must not outlive the process group."""
         self.ddp = None
         self.completion = None
+
+
+def sync_buffers(model: nn.Module) -> None:
+    """Rank 0's buffers on every rank, one broadcast for each type. All ranks call it together.
+
+    Args:
+        model: the unwrapped model.
+    """
+    by_type: dict[torch.dtype, list[Tensor]] = {}
+    for buffer in model.buffers():
+        by_type.setdefault(buffer.dtype, []).append(buffer.detach())
+    for buffers in by_type.values():
+        flat = torch.cat([buffer.reshape(-1) for buffer in buffers])
+        dist.broadcast(flat, src=0)
+        for buffer, part in zip(buffers, flat.split([b.numel() for b in buffers]), strict=True):
+            buffer.copy_(part.view_as(buffer))
 
 
 def _broadcasts(model: nn.Module, choice: str) -> bool:

@@ -2,7 +2,6 @@
 
 import logging
 import time
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from torch import nn
 
 from lockstep.core.errors import RunError, UserError, explain
 from lockstep.runtime.config import CheckpointConfig
-from lockstep.runtime.optim import Schedule
+from lockstep.runtime.optim import Schedule, stand_at
 from lockstep.runtime.state.checkpoint import (
     Checkpoint,
     DamagedError,
@@ -38,14 +37,20 @@ class State:
     Args:
         model: the unwrapped model.
         optimizer: the optimizer over it.
-        schedule: its schedule.
-        scaler: the loss scaler.
+        schedule: its schedule, None where the learning rate is constant.
+        scaler: the loss scaler, None where there is none.
     """
 
     def __init__(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, schedule: Schedule, scaler: torch.amp.GradScaler
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        schedule: Schedule | None = None,
+        scaler: torch.amp.GradScaler | None = None,
     ) -> None:
-        self.model, self.optimizer, self.schedule, self.scaler = model, optimizer, schedule, scaler
+        self.model, self.optimizer = model, optimizer
+        self.schedule = schedule or LambdaLR(optimizer, _constant)
+        self.scaler = scaler or torch.amp.GradScaler("cpu", enabled=False)
 
     def snapshot(self, position: Position, about: Mapping[str, Any]) -> Snapshot:
         """Host copies of this moment; training may go on while they are written."""
@@ -68,12 +73,8 @@ class State:
         trainer = checkpoint.trainer
         load_weights(self.model, checkpoint.tensors, str(checkpoint.path), trainer["extra_state"])
         try:
-            goes_on = settings(self.schedule.state_dict()) == settings(trainer["schedule"])
-            load_optimizer(self.optimizer, trainer["optimizer"], with_rate=goes_on)
-            if goes_on:
-                self.schedule.load_state_dict(trainer["schedule"])
-            else:
-                wind(self.schedule, trainer["schedule"]["last_epoch"])
+            load_optimizer(self.optimizer, trainer["optimizer"])
+            stand_at(self.schedule, trainer["schedule"])
             match_layout(self.optimizer)
         except (ValueError, KeyError) as error:
             must = "the same optimizer and schedule as at the save"
@@ -85,23 +86,12 @@ class State:
         return Position(**trainer["position"])
 
 
-def settings(schedule: Mapping[str, Any]) -> dict[str, Any]:
-    """What a schedule's state says of its shape, without where it stands."""
-    where = "last_epoch", "_step_count", "_last_lr", "_get_lr_called_within_step", "_is_initial"
-    return {
-        name: [settings(item) for item in value] if name == "_schedulers" else value
-        for name, value in schedule.items()
-        if name not in where
-    }
-
-
-def load_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any], with_rate: bool) -> None:
-    """Load moments and counters; weight decay and the like stay as this run's config says.
+def load_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
+    """Load moments and counters; learning rate, weight decay and the like stay as this run's config says.
 
     Args:
         optimizer: of this run.
         saved: the state dict of the same kind of optimizer.
-        with_rate: take the learning rate too, as it stood.
 
     Raises:
         ValueError: where the saved state is of another kind.
@@ -109,17 +99,8 @@ def load_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any], w
     own, theirs = optimizer.state_dict()["param_groups"], saved["param_groups"]
     if [group.keys() for group in own] != [group.keys() for group in theirs]:
         raise ValueError(f"it was saved with another optimizer than {type(optimizer).__name__}")
-    taken = ("params", "lr") if with_rate else ("params",)
-    groups = [{**mine, **{name: its[name] for name in taken}} for mine, its in zip(own, theirs, strict=True)]
+    groups = [{**mine, "params": its["params"]} for mine, its in zip(own, theirs, strict=True)]
     optimizer.load_state_dict({"state": saved["state"], "param_groups": groups})
-
-
-def wind(schedule: Schedule, steps: int) -> None:
-    """Bring a schedule that the config has changed to where one with these settings would stand by now."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it misses the optimizer's steps, which were done in another process
-        for _ in range(steps):
-            schedule.step()
 
 
 def match_layout(optimizer: torch.optim.Optimizer) -> None:
