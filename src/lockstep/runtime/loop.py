@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lockstep.core.errors import RunError, UserError, explain
-from lockstep.runtime.data.broken import sound
 from lockstep.runtime.data.iterable import SplitStream
 from lockstep.runtime.data.sampler import TrainSampler
 from lockstep.runtime.data.transfer import ahead
@@ -120,7 +119,7 @@ class Loop:
             pair = next(pairs, None)
             if pair is None:
                 break
-            taken.append(MicroBatch(sound(pair[0], self.session.world.rank), pair[1]))
+            taken.append(MicroBatch(*pair))
         self.meter.waited(time.perf_counter() - start)
         return taken
 

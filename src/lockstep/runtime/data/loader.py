@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast
 
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from lockstep.core.errors import UserError, explain
+from lockstep.runtime.data.broken import sound
 from lockstep.runtime.data.iterable import SplitStream
 from lockstep.runtime.data.sampler import EvalSampler, TrainSampler
 from lockstep.runtime.data.samples import Collate, KeyedDataset
@@ -81,6 +83,10 @@ class TrainLoader:
         Args:
             epoch: 0, 1, 2 ...
             start: samples of this epoch that all ranks together have consumed already.
+
+        Raises:
+            UserError: on `next`, for a label outside the classes, by rank, sample and value.
+            RunError: on `next`, for a sample that cannot be read, by rank and sample.
         """
         self.source.epoch, self.source.start = epoch, start
         return iter(self._loader)
@@ -126,7 +132,7 @@ def _loader(
     # An iterator draws its workers' base seed from its generator; without one of its own, from the global state.
     generator = torch.Generator().manual_seed(seed_of(reading.seed, "loader", name, world.rank))
     map_style = sampler is not None
-    return DataLoader(
+    loader = _SoundLoader(
         stream,
         batch_sampler=sampler,
         batch_size=1 if map_style else None,
@@ -138,3 +144,14 @@ def _loader(
         # A stream takes its epoch from its attributes, which a persistent worker would never see change.
         persistent_workers=bool(workers) and map_style,
     )
+    loader.rank = world.rank
+    return loader
+
+
+class _SoundLoader(DataLoader[Any]):
+    """Raises what went wrong with a batch on the rank that asks for it."""
+
+    rank = 0
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # torch's own type has nothing that is used
+        return map(partial(sound, rank=self.rank), super().__iter__())

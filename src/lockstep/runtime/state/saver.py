@@ -37,7 +37,7 @@ class State:
     Args:
         model: the unwrapped model.
         optimizer: the optimizer over it.
-        schedule: its schedule, None where the learning rate is constant.
+        schedule: its schedule, None where the optimizer's learning rate holds.
         scaler: the loss scaler, None where there is none.
     """
 
@@ -48,8 +48,7 @@ class State:
         schedule: Schedule | None = None,
         scaler: torch.amp.GradScaler | None = None,
     ) -> None:
-        self.model, self.optimizer = model, optimizer
-        self.schedule = schedule or LambdaLR(optimizer, _constant)
+        self.model, self.optimizer, self.schedule = model, optimizer, schedule
         self.scaler = scaler or torch.amp.GradScaler("cpu", enabled=False)
 
     def snapshot(self, position: Position, about: Mapping[str, Any]) -> Snapshot:
@@ -58,7 +57,7 @@ class State:
         trainer = {
             "position": position.to_dict(),
             "optimizer": host_copy(self.optimizer.state_dict()),
-            "schedule": host_copy(self.schedule.state_dict()),
+            "schedule": host_copy(self.schedule.state_dict()) if self.schedule else {},
             "scaler": host_copy(self.scaler.state_dict()),
             "extra_state": rest,
         }
@@ -74,7 +73,8 @@ class State:
         load_weights(self.model, checkpoint.tensors, str(checkpoint.path), trainer["extra_state"])
         try:
             load_optimizer(self.optimizer, trainer["optimizer"])
-            stand_at(self.schedule, trainer["schedule"])
+            if self.schedule:
+                stand_at(self.schedule, trainer["schedule"])
             match_layout(self.optimizer)
         except (ValueError, KeyError) as error:
             must = "the same optimizer and schedule as at the save"
