@@ -106,11 +106,12 @@ class World:
         try:
             _join(place, world.device, timeout_s)
             yield world
+        except BaseException:
+            _leave(lost=True)
+            raise
+        else:
+            _leave(lost=False)
         finally:
-            # A wrapped model that outlives its group can abort the process at exit: collect it first.
-            gc.collect()
-            if dist.is_initialized():
-                dist.destroy_process_group()
             torch.set_num_threads(threads_before)
 
     @property
@@ -177,6 +178,22 @@ def _bind(place: Place, device: str) -> torch.device:
     bound = torch.device("cuda", place.rank_of_node)
     torch.cuda.set_device(bound)
     return bound
+
+
+def _leave(lost: bool) -> None:
+    """Leave the process group.
+
+    Args:
+        lost: this rank has failed, and may have left collectives that the others never join; nccl would wait for them.
+    """
+    if not dist.is_initialized():
+        return
+    # A wrapped model that outlives its group can abort the process at exit: collect it first.
+    gc.collect()
+    if lost and "nccl" in dist.get_backend_config():
+        dist.distributed_c10d._abort_process_group()
+    else:
+        dist.destroy_process_group()
 
 
 def _join(place: Place, device: torch.device, timeout_s: float) -> None:

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset
 
-from lockstep.core.errors import UserError
+from lockstep.core.errors import RunError, UserError
 from lockstep.runtime.data import loader as module
-from lockstep.runtime.data.broken import Broken, sound
 from lockstep.runtime.data.loader import Reading, TrainLoader, eval_loader, sized
 from lockstep.runtime.world import Place, World
 from tests.runtime.data.sources import Noisy, NoisyStream, Task, world_of
