@@ -56,7 +56,8 @@ class DataConfig(Section):
 
     workers: Literal["auto"] | Annotated[int, Field(ge=0)] = Field(
         default="auto",
-        description="Loader processes of each rank. 0: load in the training process. auto: chosen from the free cores.",
+        description="Loader processes of each rank. 0: load in the training process. auto: 0 on a CPU, whose cores the "
+        "ranks use; with GPUs, a rank's share of the cores less one, at most 8.",
     )
     prefetch: Count = Field(default=2, description="Batches that each worker prepares ahead. Unused with 0 workers.")
     shuffle: bool = Field(
@@ -159,13 +160,13 @@ class ScheduleConfig(Section):
     )
     total_steps: Count | None = Field(
         default=None,
-        description="Optimizer steps until the decay ends, warm-up included. null: the length of the run.",
+        description="Optimizer steps until the decay ends, warm-up included. null: those of `stop.epochs` epochs.",
     )
     final_factor: float = Field(
         default=0.0,
         ge=0,
         le=1,
-        description="Learning rate at the end as a factor of the peak, for cosine, linear and poly. 0: down to zero.",
+        description="Learning rate at the end as a factor of the peak, for cosine, linear and poly; it stays there.",
     )
     power: float = Field(default=0.9, gt=0, description="Exponent of poly; unused otherwise. 1: linear.")
     step_size: Count = Field(default=1000, description="Optimizer steps between two drops of step; unused otherwise.")
@@ -181,8 +182,8 @@ class ParallelConfig(Section):
     )
     find_unused: Switch = Field(
         default="auto",
-        description="Parameters without a gradient in some step. on: look for them in every step, which costs time. "
-        "off: one of them is an error. auto: looked for once at the start, named, and on only where needed.",
+        description="Parameters without a gradient on some rank. auto: named and completed with zeros in the step where "
+        "it happens, at no cost elsewhere. on: torch's own search in every step. off: one of them is an error.",
     )
     static_graph: bool = Field(
         default=False,
@@ -191,8 +192,8 @@ class ParallelConfig(Section):
     )
     broadcast_buffers: Switch = Field(
         default="auto",
-        description="Buffers such as BatchNorm's means. on: rank 0 sends them before each forward. "
-        "off: each rank keeps its own in training. auto: sent only where they are read, before evaluation and saving.",
+        description="Buffers. on: rank 0 sends them before each forward. off: each rank keeps its own in training. auto: "
+        "on where there are others than running statistics; those are sent before evaluation and saving, in every case.",
     )
     bucket_mb: float = Field(
         default=25.0,
@@ -253,7 +254,9 @@ class StopConfig(Section):
     """When the run ends: at whichever comes first."""
 
     epochs: Count = Field(default=1, description="Epochs to train.")
-    max_steps: Count | None = Field(default=None, description="Most optimizer steps. null: no limit but `epochs`.")
+    max_steps: Count | None = Field(
+        default=None, description="Most optimizer steps. It does not shorten the schedule. null: no limit but `epochs`."
+    )
     patience: Count | None = Field(
         default=None,
         description="Evaluations in a row without a better `best.metric` after which the run stops. null: never.",
