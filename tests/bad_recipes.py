@@ -83,3 +83,11 @@ class RaisingLoss(Small):
 
     def loss(self, model: nn.Module, batch: Batch) -> Terms:
         return {"cross_entropy": Term(model(batch["pixels"]).sum(), 1)}
+
+
+class Talkative(Small):
+    """Not bad, but it prints, and every rank makes a model."""
+
+    def model(self) -> nn.Module:
+        print("a model is made")
+        return super().model()

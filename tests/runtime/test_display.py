@@ -48,9 +48,7 @@ def test_a_stream_that_does_not_tell_its_length_has_a_bar_too(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(("mode", "speaks"), [("off", True), ("auto", False), ("on", False)])
-def test_no_bar_where_it_is_off_or_another_rank(
-    monkeypatch: pytest.MonkeyPatch, mode: str, speaks: bool
-) -> None:
+def test_no_bar_where_it_is_off_or_another_rank(monkeypatch: pytest.MonkeyPatch, mode: str, speaks: bool) -> None:
     terminal = on_terminal(monkeypatch)
     display = Display(40, 0, mode, speaks)  # type: ignore[arg-type]
     display.step(20, 1, VALUES)

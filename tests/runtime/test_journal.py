@@ -38,7 +38,9 @@ def test_a_resumed_run_drops_what_it_does_again(tmp_path: Path) -> None:
     assert lines(tmp_path)[-1]["loss"] == 40.0
 
 
-@pytest.mark.parametrize("torn", ['{"step": 2, "lo', '{"step": 2, "loss": 2.0}', "\x00\x00\x00", '{"st\xff', "\n\n", "[1]\n"])
+@pytest.mark.parametrize(
+    "torn", ['{"step": 2, "lo', '{"step": 2, "loss": 2.0}', "\x00\x00\x00", '{"st\xff', "\n\n", "[1]\n"]
+)
 def test_a_torn_last_line_is_dropped(tmp_path: Path, torn: str) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1, "loss": 1.0}\n' + torn.encode("latin-1"))

@@ -2,18 +2,22 @@
 
 import importlib.util
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from lockstep.core.errors import UserError, explain
 from lockstep.core.files import write_text
 
+log = logging.getLogger("lockstep")
+
 Value = float | int | str | list[float]
 
 
 class Journal:
-    """Writes each record to both logs.
+    """Writes each record to both logs. A full disk costs records, and one warning, but not the run.
 
     Args:
         folder: the run's folder.
@@ -28,6 +32,7 @@ class Journal:
             write_text(path, "".join(kept_lines(path.read_text(encoding="utf-8", errors="replace"), resumed_at)))
         self._file = path.open("a", encoding="utf-8")
         self._board: Any = None
+        self._warned = False
         self._wanted = tensorboard_wanted(tensorboard)
         self._folder = folder / "tensorboard"
         self._purge = None if resumed_at is None else resumed_at + 1
@@ -39,19 +44,32 @@ class Journal:
             step: optimizer steps done.
             values: numbers by name; lists (one value a rank) become one curve each.
         """
-        self._file.write(json.dumps({"step": step, **values}) + "\n")
-        self._file.flush()
-        if self._wanted:
-            board = self._open_board()
-            for name, value in values.items():
-                for curve, number in _curves(name, value):
-                    board.add_scalar(curve, number, step)
+        with self._surviving(self._file.name):
+            self._file.write(json.dumps({"step": step, **values}) + "\n")
+            self._file.flush()
+        with self._surviving(self._folder):
+            if self._wanted:
+                board = self._open_board()
+                for name, value in values.items():
+                    for curve, number in _curves(name, value):
+                        board.add_scalar(curve, number, step)
 
     def close(self) -> None:
         """Flush and close both logs."""
-        self._file.close()
-        if self._board is not None:
-            self._board.close()
+        with self._surviving(self._file.name):
+            self._file.close()
+        with self._surviving(self._folder):
+            if self._board is not None:
+                self._board.close()
+
+    @contextmanager
+    def _surviving(self, place: Path | str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if not self._warned:
+                log.warning("%s cannot be written: %s; training goes on", place, error.strerror)
+            self._warned = True
 
     def _open_board(self) -> Any:
         # Imported at the first record: the package takes longer to import than a first step.

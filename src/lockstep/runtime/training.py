@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from lockstep.core.errors import UserError, explain
+from lockstep.core.errors import RunError, UserError, explain
 from lockstep.core.files import write_text
 from lockstep.runtime.config import Config, dump_config
 from lockstep.runtime.display import Display
@@ -164,13 +164,23 @@ def _introduce(session: Session, run_dir: Path, launch: str, resumed: bool) -> d
             log.info(
                 "resumed at step %d (epoch %d, %d samples in)", position.step, position.epoch + 1, position.consumed
             )
-        write_text(run_dir / "config.yaml", dump_config(config))
+        _write(run_dir / "config.yaml", dump_config(config))
         _write_manifest(run_dir, about)
     return about
 
 
 def _write_manifest(run_dir: Path, values: dict[str, Any]) -> None:
-    write_text(run_dir / "manifest.json", json.dumps(values, indent=2, default=str))
+    _write(run_dir / "manifest.json", json.dumps(values, indent=2, default=str))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_text(path, text)
+    except OSError as error:
+        must, next_step = "room and write access", "free the disk, then resume"
+        raise RunError(
+            explain(f"{path.name} cannot be written: {error.strerror}", must, str(path), next_step)
+        ) from None
 
 
 def _num_parameters(model: torch.nn.Module) -> int:

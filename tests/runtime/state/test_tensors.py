@@ -98,3 +98,17 @@ def test_a_digest_depends_on_bits_and_names_alone() -> None:
     changed = weight.clone()
     changed[0, 0, 0, 0] = torch.nextafter(changed[0, 0, 0, 0], torch.tensor(2.0))
     assert tensors_digest({"a": torch.tensor(1), "b": changed}) != tensors_digest(same)
+
+
+def test_a_copy_reuses_the_memory_of_an_earlier_one_where_it_fits() -> None:
+    value = {"a": torch.arange(4.0), "b": [torch.ones(2), 3], "c": torch.zeros(1)}
+    first = host_copy(value)
+    old = {**first, "c": torch.zeros(2), "gone": torch.zeros(1)}
+    value["a"] += 1
+    again = host_copy(value, old)
+    assert again["a"] is first["a"]
+    assert again["b"][0] is first["b"][0]
+    assert again["c"] is not old["c"]
+    assert again["a"].tolist() == [1, 2, 3, 4]
+    assert again["b"][1] == 3
+    assert "gone" not in again

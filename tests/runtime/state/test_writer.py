@@ -147,7 +147,7 @@ class FixedState:
     def __init__(self, value: float) -> None:
         self.value = value
 
-    def snapshot(self, position: Position, about: Mapping[str, Any]) -> Snapshot:
+    def snapshot(self, position: Position, about: Mapping[str, Any], spent: Snapshot | None = None) -> Snapshot:
         shot = snapshot(position.step, value=self.value, size=256, best_step=position.best_step)
         return replace(shot, about=about)
 

@@ -182,8 +182,8 @@ class ParallelConfig(Section):
     )
     find_unused: Switch = Field(
         default="auto",
-        description="Parameters without a gradient on some rank. auto: named and completed with zeros in the step where "
-        "it happens, at no cost elsewhere. on: torch's own search in every step. off: one of them is an error.",
+        description="Parameters without a gradient on some rank. auto: completed with zeros in the step where it "
+        "happens, and named, at no cost elsewhere. on: torch's own search in every step. off: one of them is an error.",
     )
     static_graph: bool = Field(
         default=False,
@@ -192,8 +192,8 @@ class ParallelConfig(Section):
     )
     broadcast_buffers: Switch = Field(
         default="auto",
-        description="Buffers. on: rank 0 sends them before each forward. off: each rank keeps its own in training. auto: "
-        "on where there are others than running statistics; those are sent before evaluation and saving, in every case.",
+        description="Buffers. on: rank 0 sends them before each forward. off: each rank keeps its own in training. "
+        "auto: on where there are others than running statistics; those are sent before evaluation and saving anyway.",
     )
     bucket_mb: float = Field(
         default=25.0,

@@ -70,7 +70,8 @@ class _Normalise(torch.autograd.Function):
         dims = [d for d in range(input.dim()) if d != 1]
         x = input.float() if input.dtype in (torch.bfloat16, torch.float16) else input
         count = x.new_tensor([x.numel() // x.shape[1]])
-        var, mean = torch.var_mean(x, dims, correction=0)
+        # A share may be empty where a layer sees only some of the samples.
+        var, mean = torch.var_mean(x, dims, correction=0) if x.numel() else x.new_zeros(2, x.shape[1]).unbind()
         # ranks: (num_ranks, 2 C + 1), each row mean, var, count of one rank
         mine = torch.cat([mean, var, count])
         ranks = x.new_empty(dist.get_world_size(), mine.numel())
@@ -103,4 +104,5 @@ class _Normalise(torch.autograd.Function):
         inner = dy - mean_dy.view(shape) - normal * mean_dy_normal.view(shape)
         factor = scale if weight is None else scale * weight
         grad_input = (inner * factor.view(shape)).to(grad.dtype)
-        return grad_input, grad_weight if weight is not None else None, grad_bias if weight is not None else None, None
+        _, wants_weight, wants_bias, _ = ctx.needs_input_grad
+        return grad_input, grad_weight if wants_weight else None, grad_bias if wants_bias else None, None

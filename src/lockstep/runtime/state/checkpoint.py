@@ -103,12 +103,10 @@ def _put_back(folder: Path) -> None:
 def _write_files(folder: Path, snapshot: Snapshot) -> None:
     try:
         save_file(dict(snapshot.tensors), folder / MODEL, {TIES: json.dumps(dict(snapshot.ties)), "format": "pt"})
-        torch.save(dict(snapshot.trainer), folder / TRAINER)
-    except OSError:
-        raise
+        with (folder / TRAINER).open("wb") as file:
+            torch.save(dict(snapshot.trainer), file)
     except Exception as error:
-        # Both libraries report a full disk with an error type of their own.
-        raise OSError(str(error)) from error
+        raise _os_error(error) from error
     files = {name: file_digest(folder / name) for name in (MODEL, TRAINER)}
     # As it will be read: JSON turns tuples into lists and every key into text.
     manifest = json.loads(json.dumps({**snapshot.about, "step": snapshot.step, "files": files}))
@@ -116,6 +114,14 @@ def _write_files(folder: Path, snapshot: Snapshot) -> None:
     for name in (MODEL, TRAINER, MANIFEST):
         flush(folder / name)
     flush(folder)
+
+
+def _os_error(error: BaseException) -> OSError:
+    """What the system said: both libraries report a full disk with an error type of their own."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    return cause or OSError(str(error))
 
 
 def _rendered(manifest: Mapping[str, Any]) -> str:

@@ -51,12 +51,19 @@ class State:
         self.model, self.optimizer, self.schedule = model, optimizer, schedule
         self.scaler = scaler or torch.amp.GradScaler("cpu", enabled=False)
 
-    def snapshot(self, position: Position, about: Mapping[str, Any]) -> Snapshot:
-        """Host copies of this moment; training may go on while they are written."""
-        tensors, ties, rest = weights_of(self.model)
+    def snapshot(self, position: Position, about: Mapping[str, Any], spent: Snapshot | None = None) -> Snapshot:
+        """Host copies of this moment; training may go on while they are written.
+
+        Args:
+            position: where the run stands.
+            about: what the manifest holds besides.
+            spent: an earlier snapshot, whose memory is overwritten.
+        """
+        tensors, ties, rest = weights_of(self.model, spent.tensors if spent else None)
+        old = spent.trainer["optimizer"] if spent else None
         trainer = {
             "position": position.to_dict(),
-            "optimizer": host_copy(self.optimizer.state_dict()),
+            "optimizer": host_copy(self.optimizer.state_dict(), old),
             "schedule": host_copy(self.schedule.state_dict()) if self.schedule else {},
             "scaler": host_copy(self.scaler.state_dict()),
             "extra_state": rest,
@@ -164,7 +171,7 @@ class Saver:
             return
         start = time.perf_counter()
         about = {**self.about, "epoch": position.epoch, "best": position.best}
-        self._writer.submit(state.snapshot(position, about))
+        self._writer.submit(state.snapshot(position, about, self._writer.spent()))
         self.stall_s += time.perf_counter() - start
         self.report(self._writer.finished())
 

@@ -23,23 +23,40 @@ def clean_names(names: Iterable[str]) -> dict[str, str]:
     return cleaned if len(set(cleaned.values())) == len(names) else {name: name for name in names}
 
 
-def host_copy(value: Any) -> Any:
-    """A nested value with every tensor copied to host memory, so that training may go on while it is written."""
+def host_copy(value: Any, old: Any = None) -> Any:
+    """A nested value with every tensor copied to host memory, so that training may go on while it is written.
+
+    Args:
+        value: tensors in mappings, lists and tuples.
+        old: an earlier copy of the same structure whose memory may be overwritten: most of the time of a copy goes
+            into memory that is touched for the first time.
+    """
     if isinstance(value, Tensor):
+        if isinstance(old, Tensor) and (old.shape, old.dtype) == (value.shape, value.dtype):
+            return old.copy_(value.detach())
         return value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
     if isinstance(value, Mapping):
-        return {key: host_copy(item) for key, item in value.items()}
+        earlier = old if isinstance(old, Mapping) else {}
+        return {key: host_copy(item, earlier.get(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(host_copy(item) for item in value)
+        items = old if isinstance(old, list | tuple) and len(old) == len(value) else [None] * len(value)
+        return type(value)(host_copy(item, other) for item, other in zip(value, items, strict=True))
     return value
 
 
-def weights_of(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str], dict[str, Any]]:
+def weights_of(
+    model: nn.Module, old: Mapping[str, Tensor] | None = None
+) -> tuple[dict[str, Tensor], dict[str, str], dict[str, Any]]:
     """A model's state as (tensors by clean name, ties, the rest).
 
     A tensor that has several names (tied weights) is copied once, under its first; `ties` maps the others to it.
     The rest is extra state that is no tensor.
+
+    Args:
+        model: the unwrapped model.
+        old: an earlier copy whose memory may be overwritten.
     """
+    earlier = old or {}
     tensors: dict[str, Tensor] = {}
     ties: dict[str, str] = {}
     rest: dict[str, Any] = {}
@@ -54,7 +71,7 @@ def weights_of(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str], dic
         identity = (value.data_ptr(), value.shape, value.stride(), value.dtype)
         owner = first.setdefault(identity, name) if value.numel() else name
         if owner == name:
-            tensors[name] = host_copy(value)
+            tensors[name] = host_copy(value, earlier.get(name))
         else:
             ties[name] = owner
     return tensors, ties, rest

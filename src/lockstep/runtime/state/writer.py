@@ -38,6 +38,12 @@ class Writer:
         self._waiting: queue.Queue[Snapshot | None] = queue.Queue(maxsize=1)
         self._done: queue.Queue[Written] = queue.Queue()
         self._thread: threading.Thread | None = None
+        self._spent: Snapshot | None = None
+
+    def spent(self) -> Snapshot | None:
+        """A snapshot that has been written, for its memory; handed out once."""
+        snapshot, self._spent = self._spent, None
+        return snapshot
 
     def submit(self, snapshot: Snapshot) -> None:
         """Hand over a snapshot; waits only where the one before the last is still being written."""
@@ -82,3 +88,4 @@ class Writer:
             self._done.put(Written(snapshot.step, path, str(error)))
         else:
             self._done.put(Written(snapshot.step, path))
+        self._spent = snapshot
