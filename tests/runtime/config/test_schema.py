@@ -30,11 +30,6 @@ def test_the_number_of_ranks_is_not_in_it() -> None:
         Config.model_validate({"world_size": 2})
 
 
-def test_an_impossible_one_cannot_be_built_in_python_either() -> None:
-    with pytest.raises(ValidationError, match=r"batch\.global_batch is 8 and batch\.per_rank is 4.*only one of them"):
-        Config(batch=BatchConfig(global_batch=8, per_rank=4))
-
-
 def test_it_travels_to_other_processes() -> None:
     config = Config(options={"layers": [1, {"width": 2}]}, batch=BatchConfig(per_rank=4))
     assert pickle.loads(pickle.dumps(config)) == config

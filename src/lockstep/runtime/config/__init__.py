@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 from lockstep.runtime.config.changes import changes
-from lockstep.runtime.config.schema import Config
 from lockstep.runtime.config.sections import (
     BatchConfig,
     BestConfig,
@@ -18,6 +17,7 @@ from lockstep.runtime.config.sections import (
     ScheduleConfig,
     StopConfig,
 )
+from lockstep.runtime.config.value import Config
 
 if TYPE_CHECKING:
     from lockstep.runtime.config.load import dump_config, load_config

@@ -3,7 +3,7 @@
 from typing import Any
 
 from lockstep.runtime.config.problem import KeyPath, dotted, leaves, show
-from lockstep.runtime.config.schema import Config
+from lockstep.runtime.config.value import Config
 
 
 def changes(old: Config, new: Config) -> list[str]:

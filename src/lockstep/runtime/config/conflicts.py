@@ -2,17 +2,14 @@
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from lockstep.runtime.config.problem import Problem, show
-
-if TYPE_CHECKING:
-    from lockstep.runtime.config.schema import Fields
+from lockstep.runtime.config.schema import Fields
 
 FILE_RECIPE = re.compile(r".+\.py:[^\W\d]\w*")
 
 
-def recipe_is_named(config: "Fields") -> Problem | None:
+def recipe_is_named(config: Fields) -> Problem | None:
     """A recipe in a file needs its class."""
     name = config.recipe
     if (".py" not in name and ":" not in name) or FILE_RECIPE.fullmatch(name):
@@ -22,7 +19,7 @@ def recipe_is_named(config: "Fields") -> Problem | None:
     return Problem(f"recipe is {show(name)}", must, ("recipe",), next_step=hint)
 
 
-def one_batch_size(config: "Fields") -> Problem | None:
+def one_batch_size(config: Fields) -> Problem | None:
     """The global batch is either stated or derived."""
     batch = config.batch
     if batch.global_batch is None or batch.per_rank is None:
@@ -35,7 +32,7 @@ def one_batch_size(config: "Fields") -> Problem | None:
     )
 
 
-def one_accumulation(config: "Fields") -> Problem | None:
+def one_accumulation(config: Fields) -> Problem | None:
     """The number of micro-steps is either stated or derived."""
     batch = config.batch
     if batch.accumulation is None or batch.micro_batch is None:
@@ -48,7 +45,7 @@ def one_accumulation(config: "Fields") -> Problem | None:
     )
 
 
-def micro_batch_divides_a_global_one(config: "Fields") -> Problem | None:
+def micro_batch_divides_a_global_one(config: Fields) -> Problem | None:
     """A stated batch per rank and micro-step leaves nothing to split."""
     batch = config.batch
     if batch.micro_batch is None or batch.per_rank is None:
@@ -61,7 +58,7 @@ def micro_batch_divides_a_global_one(config: "Fields") -> Problem | None:
     )
 
 
-def micro_steps_have_samples(config: "Fields") -> Problem | None:
+def micro_steps_have_samples(config: Fields) -> Problem | None:
     """No micro-step is empty on all ranks."""
     batch = config.batch
     if batch.accumulation is None or batch.global_batch is None or batch.accumulation <= batch.global_batch:
@@ -73,7 +70,7 @@ def micro_steps_have_samples(config: "Fields") -> Problem | None:
     )
 
 
-def scaling_has_reference(config: "Fields") -> Problem | None:
+def scaling_has_reference(config: Fields) -> Problem | None:
     """A ratio of batches needs the batch to compare with."""
     if config.optim.lr_scaling == "none" or config.batch.reference is not None:
         return None
@@ -85,7 +82,7 @@ def scaling_has_reference(config: "Fields") -> Problem | None:
     )
 
 
-def nesterov_has_momentum(config: "Fields") -> Problem | None:
+def nesterov_has_momentum(config: Fields) -> Problem | None:
     """Nesterov's step is a form of momentum, which only sgd has here."""
     optim = config.optim
     if not optim.nesterov or (optim.name == "sgd" and optim.momentum > 0):
@@ -97,7 +94,7 @@ def nesterov_has_momentum(config: "Fields") -> Problem | None:
     return Problem(seen, "nesterov needs optim.name sgd and optim.momentum above 0", paths)
 
 
-def warmup_fits(config: "Fields") -> Problem | None:
+def warmup_fits(config: Fields) -> Problem | None:
     """The warm-up is a part of the schedule."""
     schedule = config.schedule
     if schedule.total_steps is None or schedule.warmup_steps <= schedule.total_steps:
@@ -110,7 +107,7 @@ def warmup_fits(config: "Fields") -> Problem | None:
     )
 
 
-def one_way_for_unused(config: "Fields") -> Problem | None:
+def one_way_for_unused(config: Fields) -> Problem | None:
     """A static graph knows its unused parameters after one step; a search in each step contradicts it."""
     if not config.parallel.static_graph or config.parallel.find_unused != "on":
         return None
@@ -122,7 +119,7 @@ def one_way_for_unused(config: "Fields") -> Problem | None:
     )
 
 
-def patience_has_metric(config: "Fields") -> Problem | None:
+def patience_has_metric(config: Fields) -> Problem | None:
     """Waiting for something better needs a measure of better."""
     if config.stop.patience is None or config.best.metric is not None:
         return None
@@ -134,7 +131,7 @@ def patience_has_metric(config: "Fields") -> Problem | None:
     )
 
 
-def best_is_evaluated(config: "Fields") -> Problem | None:
+def best_is_evaluated(config: Fields) -> Problem | None:
     """A metric gets its value from evaluations."""
     evaluate = config.evaluate
     if config.best.metric is None or evaluate.every_epochs is not None or evaluate.every_steps is not None:
@@ -147,7 +144,7 @@ def best_is_evaluated(config: "Fields") -> Problem | None:
     )
 
 
-CHECKS: tuple[Callable[["Fields"], Problem | None], ...] = (
+CHECKS: tuple[Callable[[Fields], Problem | None], ...] = (
     recipe_is_named,
     one_batch_size,
     one_accumulation,
@@ -162,6 +159,6 @@ CHECKS: tuple[Callable[["Fields"], Problem | None], ...] = (
 )
 
 
-def conflicts(config: "Fields") -> list[Problem]:
+def conflicts(config: Fields) -> list[Problem]:
     """All impossible combinations of a config whose fields are right by themselves."""
     return [problem for check in CHECKS if (problem := check(config)) is not None]

@@ -5,7 +5,8 @@ from functools import cache
 from typing import Any
 
 from lockstep.runtime.config.problem import KeyPath, either
-from lockstep.runtime.config.schema import Config, Fields
+from lockstep.runtime.config.schema import Fields
+from lockstep.runtime.config.value import Config
 
 BOUNDS = {"minimum": "of at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 

@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from lockstep.runtime.config.layers import Layer, SourceError, overlay, override_layer, yaml_layer
 from lockstep.runtime.config.messages import Sources, field_problems, refuse
 from lockstep.runtime.config.problem import KeyPath, Problem, dotted
-from lockstep.runtime.config.schema import Config
+from lockstep.runtime.config.value import Config
 
 RECIPE_DEFAULTS = resources.files("lockstep").joinpath("recipes")
 

@@ -1,10 +1,9 @@
-"""The config: one frozen value that says all of a run but the number of ranks."""
+"""All fields of the config, which says all of a run but the number of ranks."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
-from lockstep.runtime.config.conflicts import conflicts
 from lockstep.runtime.config.sections import (
     BatchConfig,
     BestConfig,
@@ -37,7 +36,7 @@ def _plain(value: Any) -> Any:
 
 
 class Fields(Section):
-    """All fields of the config, each checked by itself. What must hold between them is `Config`'s to check."""
+    """All fields of the config, each checked by itself. What must hold between them is checked elsewhere."""
 
     recipe: Text = Field(
         default=DEFAULT_RECIPE,
@@ -72,14 +71,3 @@ class Fields(Section):
     best: BestConfig = Field(default_factory=BestConfig)
     stop: StopConfig = Field(default_factory=StopConfig)
     log: LogConfig = Field(default_factory=LogConfig)
-
-
-class Config(Fields):
-    """The config of a run. It is frozen, and no impossible combination of fields can be built."""
-
-    @model_validator(mode="after")
-    def _possible(self) -> "Config":
-        found = conflicts(self)
-        if found:
-            raise ValueError("; ".join(f"{problem.seen}, but must hold: {problem.must}" for problem in found))
-        return self
