@@ -218,7 +218,7 @@ def test_torchrun_gives_the_same_run_and_speaks_once(tmp_path: Path) -> None:
     same = [*POINTS, "stop.epochs=1"]
     ours = lockstep(folder, "train", *same, "run.dir=ours", "--nproc", "2")
     assert ours.code == 0, ours.output
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     env = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     theirs = subprocess.run(
         [*torchrun, "-m", "lockstep", "train", *same],

@@ -23,7 +23,8 @@ def test_content_is_on_disk_before_the_name_and_the_name_before_return(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: done.append(f"sync {os.readlink(f'/proc/self/fd/{descriptor}')}"))
+    names = Path("/proc/self/fd")
+    monkeypatch.setattr(os, "fsync", lambda descriptor: done.append(f"sync {(names / str(descriptor)).readlink()}"))
     replace = Path.replace
     monkeypatch.setattr(Path, "replace", lambda self, to: (done.append(f"rename {to}"), replace(self, to))[1])
     write_text(tmp_path / "f", "text")

@@ -120,7 +120,8 @@ def test_the_state_of_a_schedule_is_plain() -> None:
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize(("name", "kind"), [("adamw", "AdamW"), ("adam", "Adam"), ("sgd", "SGD")])
 def test_options_reach_the_optimizer(name: Any, kind: str, fused: bool) -> None:
-    config = OptimConfig(name=name, weight_decay=0.25, betas=(0.8, 0.9), momentum=0.5, nesterov=name == "sgd", fused=fused)
+    common = {"weight_decay": 0.25, "betas": (0.8, 0.9), "momentum": 0.5, "nesterov": name == "sgd"}
+    config = OptimConfig(name=name, fused=fused, **common)  # type: ignore[arg-type]
     made = build_optimizer(nn.Linear(2, 2), config, 0.125)
     assert type(made).__name__ == kind
     group = made.param_groups[0]

@@ -19,7 +19,10 @@ def test_a_stated_format_is_taken(name: Any, device: torch.device) -> None:
     assert resolve(name, device) == name
 
 
-@pytest.mark.parametrize(("capability", "name"), [((6, 1), "fp16"), ((7, 5), "fp16"), ((8, 0), "bf16"), ((9, 0), "bf16")])
+GPUS = [((6, 1), "fp16"), ((7, 5), "fp16"), ((8, 0), "bf16"), ((9, 0), "bf16")]
+
+
+@pytest.mark.parametrize(("capability", "name"), GPUS)
 def test_auto_on_a_gpu(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], name: str) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert resolve("auto", CUDA) == name

@@ -197,3 +197,10 @@ def impatient() -> str:
 
 def test_a_collective_that_the_others_do_not_join_fails_in_time() -> None:
     assert run_ranks(impatient, 2) == ["gave up", "late"]
+
+
+def test_port_0_is_refused_instead_of_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match="MASTER_PORT is 0"), World.enter(device="cpu"):
+        pass

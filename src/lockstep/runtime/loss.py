@@ -54,7 +54,9 @@ def checked_terms(terms: object, recipe: str) -> dict[str, Term]:
         parts = tuple(term) if isinstance(term, tuple) else ()
         if not (2 <= len(parts) <= 3 and isinstance(parts[0], Tensor) and parts[0].dim() == 0):
             raise UserError(explain(f"{recipe}.loss returned {type(term).__name__} for {name!r}", must))
-        checked[str(name)] = Term(*parts)
+        term = Term(*parts)
+        # A count may come out of the model; nothing is learnt through it, and its number is read.
+        checked[str(name)] = term._replace(count=term.count.detach()) if isinstance(term.count, Tensor) else term
     return checked
 
 

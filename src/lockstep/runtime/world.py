@@ -202,6 +202,9 @@ def _join(place: Place, device: torch.device, timeout_s: float) -> None:
     timeout = timedelta(seconds=timeout_s)
     device_id = device if cuda else None
     if launched():
+        if _number("MASTER_PORT") == 0:
+            must = "a real port: every rank would wait for one that does not exist"
+            raise UserError(explain("MASTER_PORT is 0", must, "environment", "torchrun --standalone picks a free one"))
         dist.init_process_group(backend, timeout=timeout, device_id=device_id)
     else:
         store = torch._C._distributed_c10d.HashStore()

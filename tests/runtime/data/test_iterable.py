@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -52,7 +53,7 @@ def test_a_step_of_full_size_has_all_its_micro_steps_at_every_n() -> None:
         by_rank = dealt(NoisyStream(length), batch, accumulation, ranks)
         for step in range(length // batch):
             taken = [share for one in by_rank for share in one[step * accumulation : (step + 1) * accumulation]]
-            assert sorted(sum(taken, [])) == list(range(step * batch, (step + 1) * batch))
+            assert sorted(chain.from_iterable(taken)) == list(range(step * batch, (step + 1) * batch))
 
 
 def test_started_anywhere_what_is_left_is_read() -> None:
@@ -60,7 +61,8 @@ def test_started_anywhere_what_is_left_is_read() -> None:
         by_rank = dealt(NoisyStream(23), batch, 1, ranks, start)
         left = max(0, 23 - start)
         dropped = left % batch if left % batch < ranks else 0
-        assert sorted(sum((share for one in by_rank for share in one), [])) == list(range(min(start, 23), 23 - dropped))
+        read = sorted(index for one in by_rank for share in one for index in share)
+        assert read == list(range(min(start, 23), 23 - dropped))
 
 
 def samples_of(ranks: int, workers: int, epoch: int, start: int = 0, shuffled: bool = True) -> dict[int, list[float]]:
@@ -94,7 +96,7 @@ def test_workers_keep_the_order_of_the_micro_steps() -> None:
         loader = TrainLoader(NoisyStream(22), Task(), Reading(workers), world_of(0, 1), 6, 2)
         orders.append([batch["index"].tolist() for batch in loader.epoch(0)])
     assert orders[0] == orders[1] == orders[2]
-    assert sum(orders[0], []) == list(range(22))
+    assert list(chain.from_iterable(orders[0])) == list(range(22))
 
 
 def test_every_epoch_is_a_new_reading_of_the_stream() -> None:

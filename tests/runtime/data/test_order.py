@@ -33,6 +33,10 @@ def shares(plan: EpochPlan, step: int) -> list[list[list[int]]]:
     ]
 
 
+def positions(plan: EpochPlan, step: int) -> list[int]:
+    return [position for micro in shares(plan, step) for share in micro for position in share]
+
+
 def test_there_are_plans_of_every_kind() -> None:
     made = plans()
     assert len(made) > 2000
@@ -46,10 +50,9 @@ def test_shares_are_in_order_disjoint_and_complete_and_none_is_empty() -> None:
         read: list[int] = []
         for step in range(plan.num_steps):
             of_step = shares(plan, step)
-            assert all(positions for micro in of_step for positions in micro), plan
-            positions = [p for micro in of_step for share in micro for p in share]
-            assert len(positions) == plan.size(step)
-            read += positions
+            assert all(share for micro in of_step for share in micro), plan
+            assert len(positions(plan, step)) == plan.size(step)
+            read += positions(plan, step)
         assert read == list(range(plan.start, plan.length - plan.dropped)), plan
 
 
@@ -65,7 +68,7 @@ def test_only_a_tail_below_the_number_of_ranks_is_dropped() -> None:
 def test_every_n_has_the_same_global_batches() -> None:
     kept: dict[tuple[int, ...], dict[int, list[list[int]]]] = {}
     for plan in plans():
-        batches = [sorted(sum((p for micro in shares(plan, s) for p in micro), [])) for s in range(plan.num_steps)]
+        batches = [sorted(positions(plan, step)) for step in range(plan.num_steps)]
         key = (plan.length, plan.start, plan.global_batch, plan.accumulation)
         kept.setdefault(key, {})[plan.num_ranks] = batches
     several = 0
@@ -96,11 +99,11 @@ def test_resumed_from_any_step_what_is_left_is_read_at_any_n() -> None:
                 if batch < ranks * accumulation:
                     continue
                 rest = EpochPlan(length, consumed, batch, accumulation, ranks)
-                read = [p for s in range(rest.num_steps) for m in shares(rest, s) for share in m for p in share]
+                read = [p for step in range(rest.num_steps) for p in positions(rest, step)]
                 assert read == list(range(consumed, length - rest.dropped))
                 # the global batches are those that an unbroken run would have had
                 for step in range(rest.num_steps):
-                    first = min(sum((p for m in shares(rest, step) for p in m), []))
+                    first = min(positions(rest, step))
                     assert (first, rest.size(step)) == ((done + step) * batch, whole.size(done + step))
 
 

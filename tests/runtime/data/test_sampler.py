@@ -92,4 +92,4 @@ def test_evaluation_deals_whole_batches_and_repeats_nothing(length: int, batch: 
             by_number[number] = [index for _, index in keys]
     alone = [[index for _, index in keys] for keys in EvalSampler(length, batch, 0, 1)]
     assert [by_number[number] for number in sorted(by_number)] == alone
-    assert sum(alone, []) == list(range(length))
+    assert list(itertools.chain.from_iterable(alone)) == list(range(length))

@@ -169,12 +169,14 @@ def test_it_is_batchnorm_on_the_whole_batch(
 def evaluated(track: bool) -> list[float]:
     """Ranks evaluate different numbers of batches."""
     with World.enter(threads=1, timeout_s=20) as world:
-        norm, plain = SyncBatchNorm(CHANNELS, track_running_stats=track), nn.BatchNorm2d(CHANNELS, track_running_stats=track)
+        norm = SyncBatchNorm(CHANNELS, track_running_stats=track)
+        plain = nn.BatchNorm2d(CHANNELS, track_running_stats=track)
         norm.eval()
         plain.eval()
         found = []
         for k in range(2 - world.rank):
-            x = torch.randn(3 + world.rank, CHANNELS, 2, 2, generator=torch.Generator().manual_seed(k + 10 * world.rank))
+            generator = torch.Generator().manual_seed(k + 10 * world.rank)
+            x = torch.randn(3 + world.rank, CHANNELS, 2, 2, generator=generator)
             found.append(float((norm(x) - plain(x)).detach().abs().max()))
         world.barrier()
         return found
