@@ -53,7 +53,11 @@ BEFORE_THE_START = [
     ("no steps", ["recipe=points", "--max-steps", "0"], "--max-steps"),
     ("nothing to resume", ["--resume"], "no run under runs/|name its folder"),
     ("resumed from nowhere", ["--resume", "nowhere"], "nowhere is not the folder of a run|it holds config.yaml"),
-    ("patience without a metric", ["stop.patience=3", "best.metric=null"], "stop.patience|best.metric names the metric"),
+    (
+        "patience without a metric",
+        ["stop.patience=3", "best.metric=null"],
+        "stop.patience|best.metric names the metric",
+    ),
 ]
 
 
@@ -176,7 +180,10 @@ def test_a_gpu_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "must"),
     [
-        (lambda: Small(hidden=9).model().state_dict(), "of another architecture|(9, 2) in the file, (8, 2) in the model"),
+        (
+            lambda: Small(hidden=9).model().state_dict(),
+            "of another architecture|(9, 2) in the file, (8, 2) in the model",
+        ),
         (lambda: {"epoch": 3}, "holds no tensors by name|a state dict"),
         (lambda: {"model": Small(), "weight": torch.zeros(1)}, "code in a checkpoint is never run|model.state_dict()"),
     ],
@@ -205,7 +212,9 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, finished: Path) -> None
         remount(tmp_path / "disk", "ro")
         for argv in ([*POINTS, f"run.dir={tmp_path}/disk/new"], ["--resume", f"{tmp_path}/disk/run", "stop.epochs=9"]):
             done = run(tmp_path / "here", "train", *argv, *TWO)
-            check(done, Exit.MISUSE, f"the run's folder cannot be written: Read-only file system|Where: {tmp_path}/disk")
+            check(
+                done, Exit.MISUSE, f"the run's folder cannot be written: Read-only file system|Where: {tmp_path}/disk"
+            )
 
 
 @pytest.mark.slow
@@ -259,7 +268,9 @@ def test_damaged_checkpoints_are_refused_by_name_one_after_the_other(resumable: 
     newest, before = (checkpoints / f"step-{step:08d}" for step in (12, 6))
     flip(newest / "trainer.pt", 500, 2)
     done = run(resumable.parent, "train", "--resume", "run", "--nproc", "1")
-    must = "step-00000012/trainer.pt differs from what was written|the one before is used: run/checkpoints/step-00000006"
+    must = (
+        "step-00000012/trainer.pt differs from what was written|the one before is used: run/checkpoints/step-00000006"
+    )
     check(done, Exit.DONE, f"checkpoint refused: run/checkpoints/{must}|resumed at step 6|done at step 12")
     done = run(resumable.parent, "train", "--resume", "run", "--nproc", "1")
     check(done, Exit.DONE, "resumed at step 12", "refused")

@@ -166,7 +166,9 @@ def test_a_run_leaves_all_that_is_promised_and_speaks_once(tmp_path: Path) -> No
 def test_interrupted_then_resumed_without_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "here"
     command = Command(folder, "train", *POINTS, "stop.epochs=400", "checkpoint.every_steps=5", "--nproc", "2")
-    command.until(lambda: any(len(records(run)) > 20 for run in folder.glob("runs/*") if (run / "metrics.jsonl").exists()))
+    command.until(
+        lambda: any(len(records(run)) > 20 for run in folder.glob("runs/*") if (run / "metrics.jsonl").exists())
+    )
     os.kill(command.pid, signal.SIGINT)
     done = command.wait()
     assert done.code == Exit.INTERRUPTED, done.output
@@ -221,12 +223,13 @@ def test_torchrun_gives_the_same_run_and_speaks_once(tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     env = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     theirs = subprocess.run(
-        [*torchrun, "-m", "lockstep", "train", *same],
+        [*torchrun, "--nproc-per-node", "2", "-m", "lockstep", "train", *same],
         cwd=folder,
         env=env,
         capture_output=True,
         text=True,
         check=False,
+        timeout=120,
     )
     assert theirs.returncode == 0, theirs.stderr
     assert [theirs.stdout.count(line) for line in LINES] == [1] * len(LINES)

