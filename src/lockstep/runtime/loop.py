@@ -46,8 +46,13 @@ class Loop:
         """Train until the config says stop; the last state is saved."""
         self.meter = Meter(self.session)
         self.stopped_early = self._stale()  # a run that had stopped by itself and is resumed
-        while not self._done():
-            self._epoch()
+        try:
+            while not self._done():
+                self._epoch()
+        except Exception as error:
+            position = self.session.position
+            error.add_note(f"training, epoch {position.epoch + 1}, after step {position.step}")
+            raise
         self._save()
 
     def _done(self) -> bool:
