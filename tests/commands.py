@@ -6,6 +6,7 @@ those of the process.
 
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -93,6 +94,7 @@ def lockstep(folder: Path, *argv: str, env: Mapping[str, str] | None = None) -> 
 def _main(
     argv: list[str], folder: str, variables: dict[str, str], streams: list[str], before: Callable[[], None] | None
 ) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     os.environ.clear()
     os.environ.update(variables)
     os.chdir(folder)

@@ -13,7 +13,8 @@ import torch
 import lockstep
 from lockstep.core.outcome import Exit
 from tests.bad_recipes import Small
-from tests.commands import Done, lockstep as run
+from tests.commands import Done
+from tests.commands import lockstep as run
 from tests.disks import remount, small_disk
 from tests.runtime.state.snapshots import flip
 
@@ -91,9 +92,9 @@ ROWS = [
     ),
     (
         "a label outside the classes, on the other rank",
-        task("WrongLabel", "options.at=30"),
+        task("WrongLabel", "options.at=53"),
         Exit.MISUSE,
-        "rank 1: label 7 is outside the classes|train sample 30, epoch 0",
+        "rank 1: label 7 is outside the classes|train sample 53, epoch 0",
     ),
     (
         "a label outside the classes, in a worker",
@@ -129,7 +130,7 @@ ROWS = [
         "a global batch smaller than the ranks",
         [*POINTS, "batch.global_batch=1"],
         Exit.MISUSE,
-        "batch.global_batch=1 for 2 ranks|raise batch.global_batch, or lower --nproc",
+        "batch.global_batch=1 for 2 ranks|raise batch.global_batch|lower --nproc",
     ),
     (
         "a metric that nobody measures",

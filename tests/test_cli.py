@@ -14,7 +14,7 @@ from lockstep.cli import parse_nproc, with_optional_values
 from lockstep.core.errors import RunError, UserError
 from lockstep.core.outcome import Exit
 
-Call = tuple[Path | None, list[str], int | None, str | None, bool]
+Call = tuple[Path | None, list[str], int | None, int | None, str | None, bool]
 
 
 @pytest.mark.parametrize(
@@ -59,19 +59,19 @@ def run(monkeypatch: pytest.MonkeyPatch, argv: str) -> int:
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        ("train", (None, [], None, None, False)),
-        ("train c.yaml a.b=1 --nproc 3", (Path("c.yaml"), ["a.b=1"], 3, None, False)),
-        ("train a.b=1 c.yaml d=2 --nproc auto", (Path("c.yaml"), ["a.b=1", "d=2"], None, None, False)),
-        ("train --max-steps 7", (None, ["stop.max_steps=7"], None, None, False)),
-        ("train a=1 --all-ranks", (None, ["a=1", "log.all_ranks=true"], None, None, False)),
-        ("train --show-config", (None, [], None, None, True)),
-        ("train --resume", (None, [], None, "", False)),
-        ("train --resume runs/x a=1", (None, ["a=1"], None, "runs/x", False)),
-        ("train a=1 --resume --nproc 2 b=2", (None, ["a=1", "b=2"], 2, "", False)),
-        ("train --resume --max-steps 2", (None, ["stop.max_steps=2"], None, "", False)),
-        ("train --max-steps 2 --resume runs/x", (None, ["stop.max_steps=2"], None, "runs/x", False)),
-        ("train --show-config --resume", (None, [], None, "", True)),
-        ("train --all-ranks --resume", (None, ["log.all_ranks=true"], None, "", False)),
+        ("train", (None, [], None, None, None, False)),
+        ("train c.yaml a.b=1 --nproc 3", (Path("c.yaml"), ["a.b=1"], 3, None, None, False)),
+        ("train a.b=1 c.yaml d=2 --nproc auto", (Path("c.yaml"), ["a.b=1", "d=2"], None, None, None, False)),
+        ("train --max-steps 7", (None, [], None, 7, None, False)),
+        ("train a=1 --all-ranks", (None, ["a=1", "log.all_ranks=true"], None, None, None, False)),
+        ("train --show-config", (None, [], None, None, None, True)),
+        ("train --resume", (None, [], None, None, "", False)),
+        ("train --resume runs/x a=1", (None, ["a=1"], None, None, "runs/x", False)),
+        ("train a=1 --resume --nproc 2 b=2", (None, ["a=1", "b=2"], 2, None, "", False)),
+        ("train --resume --max-steps 2", (None, [], None, 2, "", False)),
+        ("train --max-steps 2 --resume runs/x", (None, [], None, 2, "runs/x", False)),
+        ("train --show-config --resume", (None, [], None, None, "", True)),
+        ("train --all-ranks --resume", (None, ["log.all_ranks=true"], None, None, "", False)),
     ],
 )
 def test_words_reach_the_verb(monkeypatch: pytest.MonkeyPatch, calls: list[Call], argv: str, expected: Call) -> None:

@@ -43,7 +43,9 @@ def train(
     nproc: Annotated[
         str, typer.Option(metavar="auto|N", help="Ranks on this machine; auto: all GPUs, or min(2, cores) on a CPU.")
     ] = "auto",
-    max_steps: Annotated[int | None, typer.Option(min=1, metavar="K", help="Stop after K optimizer steps.")] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(min=1, metavar="K", help="Stop at step K this time; --resume goes on.")
+    ] = None,
     resume: Annotated[
         str | None, typer.Option(metavar="[FOLDER]", help="Go on with a run; without a folder, the newest under runs/.")
     ] = None,
@@ -57,9 +59,9 @@ def train(
     overrides = [item for item in arguments or [] if "=" in item]
     if len(paths) > 1:
         raise UserError(explain(f"{len(paths)} configs: {', '.join(paths)}", "at most one; overrides are key=value"))
-    overrides += [f"stop.max_steps={max_steps}"] * (max_steps is not None) + ["log.all_ranks=true"] * all_ranks
+    overrides += ["log.all_ranks=true"] * all_ranks
     path = Path(paths[0]) if paths else None
-    raise typer.Exit(int(verb(path, overrides, parse_nproc(nproc), resume, show_config)))
+    raise typer.Exit(int(verb(path, overrides, parse_nproc(nproc), max_steps, resume, show_config)))
 
 
 def parse_nproc(text: str) -> int | None:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +14,7 @@ from lockstep.core.outcome import Exit
 from lockstep.runtime.config import Config, changes, dump_config, load_config
 
 if TYPE_CHECKING:
+    from lockstep.runtime.training import Summary
     from lockstep.runtime.world import World
 
 RUNS = Path("runs")
@@ -21,6 +24,7 @@ def train(
     config_path: Path | None,
     overrides: Sequence[str],
     nproc: int | None,
+    max_steps: int | None,
     resume: str | None,
     show_config: bool,
 ) -> Exit:
@@ -30,13 +34,15 @@ def train(
         config_path: a YAML file, None for the recipe's own defaults.
         overrides: `key=value` items.
         nproc: ranks on this machine, None for all GPUs, or on a CPU at most 2.
+        max_steps: optimizer steps to stop at this time; not a part of the run's config.
         resume: folder of a run to go on with; empty for the newest under `runs/`; None for a new run.
         show_config: print the resolved config and do nothing else.
     """
     folder = None if resume is None else resumed_folder(resume)
     config = resolve(config_path, overrides, folder)
     if show_config:
-        print(dump_config(config), end="")
+        limit = [] if max_steps is None else [f"stop.max_steps={max_steps}"]
+        print(dump_config(resolve(config_path, [*overrides, *limit], folder)), end="")
         return Exit.DONE
     from lockstep.recipes.resolve import check_recipe_name
     from lockstep.runtime.world import launched
@@ -46,7 +52,7 @@ def train(
     if launched():
         from lockstep.launch import run_as_rank
 
-        run_as_rank(train_rank, (config, folder, folder is not None, notes, "torchrun"))
+        run_as_rank(train_rank, (config, folder, folder is not None, notes, "torchrun", max_steps))
     run_dir = folder or new_run_dir(config)
     # The ranks are forked from here and share what is imported by then.
     import lockstep.runtime.training  # noqa: F401
@@ -54,7 +60,7 @@ def train(
 
     return launch_local(
         train_rank,
-        (config, run_dir, folder is not None, notes, "lockstep train"),
+        (config, run_dir, folder is not None, notes, "lockstep train", max_steps),
         nproc or default_nproc(config),
         work_dir=run_dir,
     )
@@ -71,7 +77,14 @@ def resolve(config_path: Path | None, overrides: Sequence[str], folder: Path | N
     return load_config(folder / "config.yaml", overrides)
 
 
-def train_rank(config: Config, run_dir: Path | None, resume: bool, notes: Sequence[str], launch: str) -> None:
+def train_rank(
+    config: Config,
+    run_dir: Path | None,
+    resume: bool,
+    notes: Sequence[str],
+    launch: str,
+    max_steps: int | None = None,
+) -> None:
     """What every rank runs. Without a folder (torchrun), rank 0 names it for all."""
     from lockstep.recipes.resolve import load_recipe
     from lockstep.runtime.logs import log, rank_logs
@@ -90,9 +103,9 @@ def train_rank(config: Config, run_dir: Path | None, resume: bool, notes: Sequen
                 log.info("run: %s", run_dir)
                 for note in notes:
                     log.info("changed since the save: %s", note)
-            summary = fit(recipe, config, world, run_dir, resume, launch)
+            summary = fit(recipe, config, world, run_dir, resume, launch, max_steps)
             if world.is_main:
-                _farewell(run_dir, summary.step)
+                _farewell(run_dir, summary)
 
 
 def _agreed_folder(world: "World", config: Config, run_dir: Path | None) -> Path:
@@ -111,14 +124,23 @@ def _agreed_folder(world: "World", config: Config, run_dir: Path | None) -> Path
     return named
 
 
-def _farewell(run_dir: Path, step: int) -> None:
+def _farewell(run_dir: Path, summary: "Summary") -> None:
     from lockstep.runtime.logs import log
 
-    log.info("done at step %d; checkpoints: %s", step, run_dir / "checkpoints")
+    bin_folder = _bin_folder()
+    log.info("%s at step %d; checkpoints: %s", summary.ending, summary.step, run_dir / "checkpoints")
     if (run_dir / "tensorboard").is_dir():
-        log.info("TensorBoard: tensorboard --logdir %s", run_dir / "tensorboard")
-    log.info("go on: lockstep train --resume %s stop.epochs=N", run_dir)
+        log.info("TensorBoard: %stensorboard --logdir %s", bin_folder, run_dir / "tensorboard")
+    more = " stop.epochs=N" if summary.ending == "done" else ""
+    log.info("go on: %slockstep train --resume %s%s", bin_folder, run_dir, more)
     log.info("your own model and data: docs/my-own-model.md")
+
+
+def _bin_folder() -> str:
+    """What to type before a command: nothing where the shell finds it, else the folder that this one was called in."""
+    called = Path(sys.argv[0])
+    found = called.name != "lockstep" or shutil.which("lockstep") or not called.parent.parts
+    return "" if found else f"{called.parent}/"
 
 
 def new_run_dir(config: Config) -> Path:

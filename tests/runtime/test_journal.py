@@ -1,4 +1,4 @@
-"""Every record is a line of metrics.jsonl and points in TensorBoard; a resumed run goes on where its checkpoint stands."""
+"""Every record is a line of metrics.jsonl and points in TensorBoard; a resumed run goes on from its checkpoint."""
 
 import json
 import math

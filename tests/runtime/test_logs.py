@@ -31,7 +31,7 @@ def speak(folder: Path, screen: Path, all_ranks: bool) -> None:
             for number in range(200):
                 print("printed", "by", rank, number)
             print("error by", rank, file=sys.stderr, flush=True)
-            os.system(f"echo shell of {rank}")  # noqa: S605
+            os.system(f"echo shell of {rank}")
             warnings.simplefilter("always")
             warnings.warn(f"a warning of {rank}", UserWarning, stacklevel=1)
             print("no newline", rank, end="")

@@ -56,12 +56,16 @@ class Loop:
         self._save()
 
     def _done(self) -> bool:
-        position, stop = self.session.position, self.session.config.stop
-        return (
-            self.stopped_early
-            or position.epoch >= stop.epochs
-            or (stop.max_steps is not None and position.step >= stop.max_steps)
-        )
+        position, limit = self.session.position, self.session.max_steps
+        trained = position.epoch >= self.session.config.stop.epochs
+        return self.stopped_early or trained or (limit is not None and position.step >= limit)
+
+    @property
+    def ending(self) -> str:
+        """Why the run is over, in a word."""
+        if self.stopped_early:
+            return "stopped early"
+        return "done" if self.session.position.epoch >= self.session.config.stop.epochs else "stopped"
 
     def _stale(self) -> bool:
         patience = self.session.config.stop.patience

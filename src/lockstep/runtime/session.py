@@ -44,6 +44,7 @@ class Session:
         steps_per_epoch: optimizer steps of an epoch before any tail is dropped; None for a stream.
         position: where the run stands.
         val: the evaluation sampler and loader, None without a validation set.
+        max_steps: optimizer steps to stop at, None for no limit but the epochs.
     """
 
     config: Config
@@ -60,11 +61,12 @@ class Session:
     state: State
     steps_per_epoch: int | None
     position: Position
+    max_steps: int | None
 
     @property
     def total_steps(self) -> int | None:
         """Optimizer steps of the whole run, None where a stream does not tell."""
-        limit = self.config.stop.max_steps
+        limit = self.max_steps
         if self.train.length is None:
             return limit
         plan = EpochPlan(self.train.length, 0, self.plan.global_batch, self.plan.accumulation, self.world.num_ranks)
@@ -81,7 +83,9 @@ class Session:
         return to_device(host, self.world.device, self.precision.dtype, self.config.memory.channels_last)
 
 
-def build_session(recipe: Recipe, config: Config, world: World, checkpoints: Path | None) -> Session:
+def build_session(
+    recipe: Recipe, config: Config, world: World, checkpoints: Path | None, max_steps: int | None = None
+) -> Session:
     """Build every part, restore the newest checkpoint where one is asked for, and rehearse.
 
     Args:
@@ -89,6 +93,7 @@ def build_session(recipe: Recipe, config: Config, world: World, checkpoints: Pat
         config: the resolved config.
         world: the ranks.
         checkpoints: the folder to resume from, None for a new run.
+        max_steps: a further limit of optimizer steps.
     """
     plan = BatchPlan.of(config.batch, config.optim, world.num_ranks)
     precision = Precision.of(config.precision, world.device)
@@ -125,6 +130,7 @@ def build_session(recipe: Recipe, config: Config, world: World, checkpoints: Pat
         state=state,
         steps_per_epoch=per_epoch,
         position=position,
+        max_steps=min((n for n in (max_steps, config.stop.max_steps) if n is not None), default=None),
     )
 
 

@@ -37,12 +37,14 @@ class Summary:
         epoch: epochs done.
         results: the last evaluation.
         run_dir: where everything is.
+        ending: `done`, `stopped early` for want of progress, or `stopped` by a limit of steps.
     """
 
     step: int
     epoch: int
     results: dict[str, float]
     run_dir: Path
+    ending: str
 
 
 def fit(
@@ -52,6 +54,7 @@ def fit(
     run_dir: Path,
     resume: bool = False,
     launch: str = "library",
+    max_steps: int | None = None,
     on_step: Callable[[int], None] | None = None,
 ) -> Summary:
     """Train to the end of the config's stop rules. All ranks call it together.
@@ -63,6 +66,7 @@ def fit(
         run_dir: folder of the run; made by rank 0 where it is missing.
         resume: go on from its newest whole checkpoint.
         launch: how the ranks were started, for the manifest.
+        max_steps: optimizer steps to stop at this time, beside `stop.max_steps`; a resume goes on.
         on_step: called after each optimizer step with the steps done.
     """
     checkpoints = run_dir / "checkpoints"
@@ -70,7 +74,7 @@ def fit(
         prepare_folder(run_dir, config, resume)
     with ExitStack() as leaving:
         leaving.enter_context(_deterministic(config.run.deterministic))
-        session = build_session(recipe, config, world, checkpoints if resume else None)
+        session = build_session(recipe, config, world, checkpoints if resume else None, max_steps)
         leaving.callback(session.replica.close)
         check_best(session)
         about = _introduce(session, run_dir, launch, resume)
@@ -96,7 +100,7 @@ def fit(
                 {k: v for k, v in session.model.state_dict().items() if isinstance(v, torch.Tensor)}
             )
             _write_manifest(run_dir, {**about, "ended": _now(), "end": end, "weights_digest": weights})
-        return Summary(position.step, position.epoch, loop.results, run_dir)
+        return Summary(position.step, position.epoch, loop.results, run_dir, loop.ending)
 
 
 @contextmanager

@@ -45,6 +45,12 @@ def truncate(path: Path, size: int) -> None:
     path.write_bytes(path.read_bytes()[:size])
 
 
+def become_folder(path: Path) -> None:
+    """A folder of the same name in place of a file."""
+    path.unlink()
+    path.mkdir()
+
+
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "its first bit is flipped": lambda path: flip(path, 0, 0),
     "a bit in the middle is flipped": lambda path: flip(path, path.stat().st_size // 2, 3),
@@ -54,5 +60,5 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "its last byte is missing": lambda path: truncate(path, path.stat().st_size - 1),
     "a byte is added": lambda path: path.write_bytes(path.read_bytes() + b" ") and None,
     "it is deleted": lambda path: path.unlink(),
-    "it is a folder": lambda path: (path.unlink(), path.mkdir()) and None,
+    "it is a folder": become_folder,
 }

@@ -1,4 +1,4 @@
-"""The writer lets training go on, ends every save with a word, and loses nothing when it is killed or the disk is full."""
+"""The writer lets training go on, says how every save ended, and loses nothing when killed or when the disk is full."""
 
 import multiprocessing
 import os
