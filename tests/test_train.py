@@ -105,10 +105,10 @@ def test_a_resumed_run_keeps_its_config_but_for_the_overrides(here: Path) -> Non
 def test_show_config_prints_what_would_run_and_starts_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = a_run(here / "runs" / "one", "2026", "optim.lr=0.5")
     for resume in ("", str(folder)):
-        assert module.train(None, ["seed=4"], 2, resume, show_config=True) == Exit.DONE
-        shown = capsys.readouterr().out
-        (here / "shown.yaml").write_text(shown)
-        assert load_config(here / "shown.yaml", []) == resolve(None, ["seed=4"], folder)
+        for limit, words in ((None, []), (3, ["stop.max_steps=3"])):
+            assert module.train(None, ["seed=4"], 2, limit, resume, show_config=True) == Exit.DONE
+            (here / "shown.yaml").write_text(capsys.readouterr().out)
+            assert load_config(here / "shown.yaml", []) == resolve(None, ["seed=4", *words], folder)
     assert sorted(path.name for path in folder.iterdir()) == ["config.yaml", "manifest.json"]
 
 
@@ -160,6 +160,18 @@ def test_a_run_leaves_all_that_is_promised_and_speaks_once(tmp_path: Path) -> No
     about = manifest(run)
     assert (about["launch"], about["num_ranks"], about["end"]["step"]) == ("lockstep train", 2, 6)
     assert load_config(run / "config.yaml", []) == load_config(None, [*POINTS, "stop.epochs=1"])
+
+
+@pytest.mark.slow
+def test_a_limit_of_steps_is_for_this_time_only(tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    done = lockstep(folder, "train", *POINTS, "run.dir=run", "stop.epochs=2", "--max-steps", "4", "--nproc", "2")
+    assert done.code == 0 and "stopped at step 4;" in done.output, done.output
+    assert load_config(folder / "run" / "config.yaml", []).stop.max_steps is None
+    done = lockstep(folder, "train", "--resume", "run", "--nproc", "2")
+    assert done.code == 0 and "done at step 12;" in done.output, done.output
+    assert "changed since the save" not in done.output
+    assert [record["step"] for record in records(folder / "run") if "loss" in record] == list(range(1, 13))
 
 
 @pytest.mark.slow

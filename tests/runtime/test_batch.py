@@ -51,7 +51,7 @@ def test_no_forward_of_a_full_step_is_larger_than_the_micro_batch() -> None:
 @pytest.mark.parametrize(
     ("num_ranks", "batch", "seen", "advice"),
     [
-        (3, {"global_batch": 2}, "batch.global_batch=2 for 3 ranks x 1 micro-steps", "lower --nproc"),
+        (3, {"global_batch": 2}, "batch.global_batch=2 for 3 ranks x 1 micro-step", "lower --nproc"),
         (2, {"global_batch": 7, "accumulation": 4}, "7 for 2 ranks x 4 micro-steps", "batch.accumulation"),
         (4, {"global_batch": 5, "micro_batch": 1}, "5 for 4 ranks x 2 micro-steps", "raise batch.micro_batch"),
     ],

@@ -13,7 +13,7 @@ from torchmetrics.regression import PearsonCorrCoef
 
 from lockstep.core.errors import UserError
 from lockstep.runtime.data.loader import Reading, eval_loader
-from lockstep.runtime.evaluation import MergedMetric, evaluate, in_order, ordered_sum
+from lockstep.runtime.evaluation import MergedMetric, check_metrics, evaluate, in_order, ordered_sum
 from lockstep.runtime.loss import Term
 from lockstep.runtime.precision import Precision
 from lockstep.runtime.recipe import Recipe
@@ -135,3 +135,13 @@ def test_order_of_batches() -> None:
     assert in_order([[(0, "a"), (2, "c")], [(1, "b")]]) == ["a", "b", "c"]
     shares = [torch.tensor(1e20), torch.tensor(1.0), torch.tensor(-1e20)]
     assert float(ordered_sum(shares, 0)) == 0.0
+
+
+class Forgetful(Everything):
+    evaluate = Recipe.evaluate
+
+
+def test_metrics_that_nobody_updates_are_refused() -> None:
+    check_metrics(Everything())
+    with pytest.raises(UserError, match=r"Forgetful has metrics\(\) and no evaluate\(\)"):
+        check_metrics(Forgetful())

@@ -50,7 +50,7 @@ def judge(failures: Sequence[Failure], ends: Sequence[RankEnd], logs: str = "") 
     first = causes[0]
     same = [cause.rank for cause in causes if (cause.kind, cause.message) == (first.kind, first.message)]
     if first.explained:
-        lead = first.message if len(same) == len(ends) else f"{_ranks(same).capitalize()}: {first.message}"
+        lead = first.message if len(same) == len(ends) else f"{_ranks(same).capitalize()}: {_said(first)}"
         return Verdict(lead, _exit_of(first))
     return Verdict(_block(first, causes, ends, logs), _exit_of(first))
 
@@ -59,8 +59,13 @@ def describe(failure: Failure, num_ranks: int) -> str:
     """One rank's failure for a process that has no launcher of ours to compare it with others."""
     who = f"Rank {failure.rank}: " if num_ranks > 1 else ""
     if failure.explained or failure.kind == "interrupt":
-        return who + failure.message
+        return who + _said(failure) if who else failure.message
     return _block(failure, [failure], [RankEnd(rank, None) for rank in range(num_ranks)], "", alone=True)
+
+
+def _said(failure: Failure) -> str:
+    """The message without the rank that some messages begin with."""
+    return failure.message.removeprefix(f"rank {failure.rank}: ")
 
 
 def signal_text(code: int) -> str:

@@ -43,7 +43,8 @@ class BatchPlan:
         if batch.micro_batch is not None:
             accumulation = math.ceil(size / (num_ranks * batch.micro_batch))
         if size < num_ranks * accumulation:
-            seen = f"batch.global_batch={size} for {num_ranks} ranks x {accumulation} micro-steps"
+            ranks, micro = _count(num_ranks, "rank"), _count(accumulation, "micro-step")
+            seen = f"batch.global_batch={size} for {ranks} x {micro}"
             must = "at least one sample for each rank in each micro-step"
             other = "lower batch.accumulation" if batch.micro_batch is None else "raise batch.micro_batch"
             raise UserError(explain(seen, must, next_step=f"raise batch.global_batch, lower --nproc, or {other}"))

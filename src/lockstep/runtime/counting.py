@@ -174,7 +174,7 @@ class ReturnedCounts(StepCounts):
 
 def rescale(grads: list[Tensor], scale: float, total: float) -> None:
     """Turn gradients divided by `scale` into gradients divided by `total`; 0 / 0 is 0."""
-    if total != scale:
+    if grads and total != scale:
         torch._foreach_mul_(grads, scale / total if total > 0 else 0.0)
 
 

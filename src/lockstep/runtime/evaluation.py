@@ -131,6 +131,19 @@ def _scalars(name: str, value: Any) -> Iterable[tuple[str, float]]:
         yield name, float(value)
 
 
+def check_metrics(recipe: Recipe) -> None:
+    """Refuse metrics that nobody updates: they would all be 0.
+
+    Raises:
+        UserError: where a recipe has `metrics` and the base's `evaluate`, which gives the loss alone.
+    """
+    kind = type(recipe)
+    if kind.metrics is not Recipe.metrics and kind.evaluate is Recipe.evaluate:
+        must = "evaluate(model, batch, metrics) updates each metric and returns the loss terms"
+        next_step = 'write it: metrics["NAME"].update(...), then return self.loss(model, batch)'
+        raise UserError(explain(f"{kind.__name__} has metrics() and no evaluate()", must, "recipe", next_step))
+
+
 @torch.no_grad()
 def evaluate(
     model: nn.Module,

@@ -41,7 +41,7 @@ class Session:
     """One rank's parts of a run.
 
     Attributes:
-        steps_per_epoch: optimizer steps of an epoch before any tail is dropped; None for a stream.
+        steps_per_epoch: optimizer steps of an epoch; None for a stream.
         position: where the run stands.
         val: the evaluation sampler and loader, None without a validation set.
         max_steps: optimizer steps to stop at, None for no limit but the epochs.
@@ -67,10 +67,9 @@ class Session:
     def total_steps(self) -> int | None:
         """Optimizer steps of the whole run, None where a stream does not tell."""
         limit = self.max_steps
-        if self.train.length is None:
+        if self.steps_per_epoch is None:
             return limit
-        plan = EpochPlan(self.train.length, 0, self.plan.global_batch, self.plan.accumulation, self.world.num_ranks)
-        whole = plan.num_steps * self.config.stop.epochs
+        whole = self.steps_per_epoch * self.config.stop.epochs
         return whole if limit is None else min(limit, whole)
 
     def read(self, keys: list[Key]) -> Any:
@@ -108,6 +107,7 @@ def build_session(
             log.info(line)
     model = _model(recipe, config, world, precision)
     replica = Replica(model, recipe, world, config.parallel, config.log.every_steps)
+    # The schedule counts a tail that N ranks would drop: it is the same at every N.
     per_epoch = None if train.length is None else -(-train.length // plan.global_batch)
     optimizer = build_optimizer(model, config.optim, plan.lr)
     total = config.schedule.total_steps or (per_epoch or config.stop.max_steps or 1) * config.stop.epochs
@@ -128,10 +128,16 @@ def build_session(
         val=None if val_data is None else eval_loader(val_data, recipe, reading, world, config.batch.eval),
         step=TrainStep(world, recipe, replica, optimizer, schedule, precision, config.optim.clip_norm, counting),
         state=state,
-        steps_per_epoch=per_epoch,
+        steps_per_epoch=_steps_per_epoch(train.length, plan, world),
         position=position,
         max_steps=min((n for n in (max_steps, config.stop.max_steps) if n is not None), default=None),
     )
+
+
+def _steps_per_epoch(length: int | None, plan: BatchPlan, world: World) -> int | None:
+    if length is None:
+        return None
+    return EpochPlan(length, 0, plan.global_batch, plan.accumulation, world.num_ranks).num_steps
 
 
 def _model(recipe: Recipe, config: Config, world: World, precision: Precision) -> nn.Module:

@@ -16,6 +16,7 @@ from lockstep.core.errors import RunError, UserError, explain
 from lockstep.core.files import write_text
 from lockstep.runtime.config import Config, dump_config
 from lockstep.runtime.display import Display
+from lockstep.runtime.evaluation import check_metrics
 from lockstep.runtime.journal import Journal
 from lockstep.runtime.loop import Loop
 from lockstep.runtime.manifest import describe, source_digest
@@ -76,6 +77,7 @@ def fit(
         leaving.enter_context(_deterministic(config.run.deterministic))
         session = build_session(recipe, config, world, checkpoints if resume else None, max_steps)
         leaving.callback(session.replica.close)
+        check_metrics(recipe)
         check_best(session)
         about = _introduce(session, run_dir, launch, resume)
         saver = Saver(checkpoints, config.checkpoint, about, world.is_main)
@@ -162,7 +164,7 @@ def _introduce(session: Session, run_dir: Path, launch: str, resumed: bool) -> d
         about["resumed_at"] = position.step
     if world.is_main:
         log.info(line)
-        device = f"{world.device.type}, {session.precision.name}, {torch.get_num_threads()} threads per rank"
+        device = f"{world.device.type}, {session.precision.name}, threads per rank: {torch.get_num_threads()}"
         log.info("%s, %d parameters, %s", type(session.recipe).__name__, about["parameters"], device)
         if resumed:
             log.info(

@@ -92,7 +92,7 @@ def test_all_ranks_say_the_same_of_their_data() -> None:
     found = ranks[0]
     assert re.match(r"data: 52 samples, rank 0 16 \(first \d+, .*rank 1 16 .*rank 2 20 ", found["right"])
     assert found["right"].endswith("shares are disjoint and complete")
-    assert "the last 2 are fewer than the ranks and left out" in found["tail"]
+    assert "left out at the end, fewer than the ranks: 2" in found["tail"]
     assert found["differ"].startswith(UserError.__name__)
     assert "52 samples on rank 0, 52 samples on rank 1, 51 samples on rank 2" in found["differ"]
     assert "2 training samples for 3 ranks" in found["too few"]

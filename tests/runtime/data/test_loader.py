@@ -11,6 +11,7 @@ from torch.utils.data import Dataset, IterableDataset
 from lockstep.core.errors import RunError, UserError
 from lockstep.runtime.data import loader as module
 from lockstep.runtime.data.loader import Reading, TrainLoader, eval_loader, sized
+from lockstep.runtime.recipe import Batching
 from lockstep.runtime.world import Place, World
 from tests.runtime.data.sources import Noisy, NoisyStream, Task, world_of
 
@@ -132,6 +133,11 @@ def test_a_data_set_without_samples_is_refused(data: Any, says: str) -> None:
         eval_loader(data, Task(), Reading(), world_of(0, 1), 4)
     assert says in str(caught.value)
     assert "recipe" in str(caught.value)
+
+
+def test_without_a_recipe_batches_are_torchs_own() -> None:
+    loader = TrainLoader(Noisy(6, label=(2, 99)), Batching(), Reading(), world_of(0, 1), 4)
+    assert [len(batch["index"]) for batch in loader.epoch(0)] == [4, 2]
 
 
 def test_a_plain_list_is_a_data_set() -> None:

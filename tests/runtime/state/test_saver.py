@@ -4,6 +4,7 @@ import copy
 import logging
 import math
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,20 @@ def test_the_scaler_goes_on_too(tmp_path: Path) -> None:
     resumed = Run(fp16=True)
     resumed.state.restore(saved(cut, tmp_path))
     assert resumed.scaler.state_dict() == cut.scaler.state_dict()
+
+
+def test_a_loop_without_schedule_and_scaler_keeps_its_own_rate(tmp_path: Path) -> None:
+    def made(rate: float) -> State:
+        model = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        return State(model, optimizer)
+
+    cut, resumed = made(0.1), made(0.2)
+    assert resumed.restore(read(write(tmp_path, cut.snapshot(Position(step=1), {})))) == Position(step=1)
+    assert resumed.optimizer.param_groups[0]["lr"] == 0.2
+    assert torch.equal(resumed.model.state_dict()["weight"], cut.model.state_dict()["weight"])
 
 
 def test_moments_lie_as_their_parameters_do(tmp_path: Path) -> None:
@@ -250,6 +265,27 @@ def test_other_ranks_write_nothing(tmp_path: Path) -> None:
     assert keeper.saved == Position(step=1)
     keeper.close(ending_well=True)
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.01])
+def test_each_checkpoint_holds_its_own_moment_though_memory_is_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay_s: float
+) -> None:
+    def slow(folder: Path, shot: Snapshot) -> Path:
+        time.sleep(delay_s)
+        return write(folder, shot)
+
+    monkeypatch.setattr(writer_module, "write", slow)
+    run, keeper, moments = Run(), saver(tmp_path, keep_last=20), []
+    for step in range(1, 9):
+        run.train(range(step - 1, step))
+        moments.append(copy.deepcopy(run.bits()))
+        keeper.save(run.state, Position(step=step))
+    keeper.close(ending_well=True)
+    for step, moment in enumerate(moments, 1):
+        restored = Run(seed=1)
+        restored.state.restore(read(tmp_path / name_of(step)))
+        assert all(torch.equal(a, b) for a, b in zip(restored.bits(), moment, strict=True)), step
 
 
 def full(*_: Any) -> Path:

@@ -65,7 +65,7 @@ def check_shares(sampler: TrainSampler, world: World) -> str:
     _compare(shares, plan, sampler)
     shown = [f"rank {r} {share.count} (first {', '.join(map(str, share.first))})" for r, share in enumerate(shares[:4])]
     more = f", and {len(shares) - 4} more ranks" if len(shares) > 4 else ""
-    dropped = f"; the last {plan.dropped} are fewer than the ranks and left out" if plan.dropped else ""
+    dropped = f"; left out at the end, fewer than the ranks: {plan.dropped}" if plan.dropped else ""
     return (
         f"data: {plan.length - plan.start} samples, {', '.join(shown)}{more}; shares are disjoint and complete{dropped}"
     )
