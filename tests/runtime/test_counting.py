@@ -53,8 +53,8 @@ def test_the_kind_follows_from_the_terms() -> None:
         "two, known": "known",
         "none counted": "carried",
     }
-    # 3 + 6 elements in each of 2 micro-steps: the nearest power of two.
-    assert first["whole"].scale == 16.0
+    # 3 + 6 elements in each of 2 micro-steps.
+    assert first["whole"].scale == 18.0
     assert first["none counted"].scale == 1.0
 
 

@@ -91,3 +91,11 @@ def test_tensorboard_has_the_same_points_and_a_curve_for_each_rank(tmp_path: Pat
     assert set(found) == {"loss", "epoch", "memory_mib/rank_0", "memory_mib/rank_1"}
     assert found["loss"] == [(1, 0.5), (2, 1.0), (3, 9.0)]
     assert found["memory_mib/rank_1"] == [(1, 2.0), (2, 2.0)]
+
+
+def test_a_number_that_is_not_finite_is_null_for_strict_readers(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "off")
+    journal.record(1, {"loss": float("nan"), "memory_mib": [1.0, float("inf")], "lr": 0.5})
+    journal.close()
+    line = (tmp_path / "metrics.jsonl").read_text()
+    assert json.loads(line, parse_constant=None) == {"step": 1, "loss": None, "memory_mib": [1.0, None], "lr": 0.5}

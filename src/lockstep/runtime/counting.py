@@ -1,6 +1,5 @@
 """The counts of a step over all ranks: what each loss term is divided by, at the least cost that its kind allows."""
 
-import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ class Counting:
         kind: `carried`: one term with a whole count; the gradients are divided by it after their reduction, which
             carries it. `known`: `recipe.counts` tells them from the batch; summed while the forward runs. `returned`:
             only the loss tells them; summed between forward and backward.
-        scale: a power of two near the usual count, which stands in for it during backward.
+        scale: the usual count, which stands in for it during backward; a step that has it needs no correction.
     """
 
     kind: Kind
@@ -46,7 +45,7 @@ class Counting:
             world: the ranks; all call this together.
         """
         total = sum(CountSum({name: float(t.count) for name, t in terms.items()}, world).wait().values()) * micro
-        scale = 2.0 ** round(math.log2(total)) if total > 0 else 1.0
+        scale = total or 1.0
         if len(terms) == 1 and lane and all(_whole(term.count) for term in terms.values()):
             return Counting("carried", scale)
         return Counting("known" if known is not None else "returned", scale)

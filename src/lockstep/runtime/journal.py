@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import logging
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,7 +46,9 @@ class Journal:
             values: numbers by name; lists (one value a rank) become one curve each.
         """
         with self._surviving(self._file.name):
-            self._file.write(json.dumps({"step": step, **values}) + "\n")
+            self._file.write(
+                json.dumps({"step": step, **{name: strict(value) for name, value in values.items()}}) + "\n"
+            )
             self._file.flush()
         with self._surviving(self._folder):
             if self._wanted:
@@ -104,6 +107,13 @@ def kept_lines(text: str, resumed_at: int) -> list[str]:
         if early and line.endswith("\n"):
             kept.append(line)
     return kept
+
+
+def strict(value: Value) -> Value | list[float | None] | None:
+    """A value as JSON has it: no number where it is not finite."""
+    if isinstance(value, list):
+        return [item if math.isfinite(item) else None for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _curves(name: str, value: Value) -> list[tuple[str, float]]:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from lockstep.core.errors import UserError, explain
 from lockstep.runtime.batch import BatchPlan
 from lockstep.runtime.config import Config
 from lockstep.runtime.counting import Counting
@@ -18,7 +19,7 @@ from lockstep.runtime.data.iterable import SplitStream
 from lockstep.runtime.data.loader import Reading, TrainLoader, eval_loader
 from lockstep.runtime.data.order import EpochPlan
 from lockstep.runtime.data.sampler import EvalSampler, Key
-from lockstep.runtime.data.samples import Collate, Fetched, KeyedDataset
+from lockstep.runtime.data.samples import Collate, KeyedDataset
 from lockstep.runtime.data.transfer import to_device
 from lockstep.runtime.optim import build_optimizer, build_schedule
 from lockstep.runtime.parallel.batch_norm import synchronise
@@ -106,6 +107,8 @@ def build_session(
         if world.is_main:
             log.info(line)
     model = _model(recipe, config, world, precision)
+    if config.init_from is not None and checkpoints is None:
+        load_weights(model, read_weights(Path(config.init_from)), config.init_from)
     replica = Replica(model, recipe, world, config.parallel, config.log.every_steps)
     # The schedule counts a tail that N ranks would drop: it is the same at every N.
     per_epoch = None if train.length is None else -(-train.length // plan.global_batch)
@@ -148,8 +151,6 @@ def _model(recipe: Recipe, config: Config, world: World, precision: Precision) -
     model = model.to(world.device, precision.dtype)
     if config.memory.channels_last:
         _to_channels_last(model)
-    if config.init_from is not None:
-        load_weights(model, read_weights(Path(config.init_from)), config.init_from)
     return model.train()
 
 
@@ -178,7 +179,11 @@ def _rehearse(
     source, collate = train.source, Collate(recipe, "train")
     if isinstance(source, SplitStream):
         source.epoch, source.start = 0, 0
-        host = collate(next(iter(source), Fetched([], [])))
+        first = next(iter(source), None)
+        if first is None:
+            seen = f"train_data() gave a stream that is too short for {world.num_ranks} ranks, or empty"
+            raise UserError(explain(seen, "at least one sample for each rank", "recipe", "check its source"))
+        host = collate(first)
     else:
         size = min(source.length, plan.global_batch // (world.num_ranks * plan.accumulation))
         keys = [(0, (world.rank + i) % source.length) for i in range(size)]

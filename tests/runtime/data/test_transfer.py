@@ -1,5 +1,6 @@
 """Every tensor of a batch moves, is cast where it is a floating one, and keeps its place."""
 
+import dataclasses
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
@@ -101,3 +102,16 @@ def test_on_a_gpu_every_batch_arrives_whole_and_in_order(number: int) -> None:
     hosts = [{"x": torch.full((1000, 1000), float(i)).pin_memory(), "y": [torch.tensor(i)]} for i in range(number)]
     found = [(float(batch["x"].sum()), int(batch["y"][0])) for _, batch in ahead(hosts, device, None, False)]
     assert found == [(i * 1e6, i) for i in range(number)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    x: torch.Tensor
+    name: str
+
+
+def test_a_data_class_is_moved_field_by_field() -> None:
+    moved = to_device(Pair(torch.ones(2), "a"), torch.device("cpu"), torch.float64, False)
+    assert isinstance(moved, Pair)
+    assert moved.x.dtype == torch.float64
+    assert moved.name == "a"

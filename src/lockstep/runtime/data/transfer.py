@@ -1,5 +1,6 @@
 """Batches from host to device: pinned, non-blocking, one batch ahead on CUDA."""
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ def to_device(batch: Any, device: torch.device, dtype: torch.dtype | None, chann
     """Move every tensor of a nested batch.
 
     Args:
-        batch: tensors in dicts, lists, tuples and named tuples, or an object with `.to(device)`.
+        batch: tensors in dicts, lists, tuples, named tuples and data classes, or an object with `.to(device)`.
         device: where to.
         dtype: type for floating tensors, None to keep theirs.
         channels_last: lay out (N, C, H, W) float tensors with C innermost.
@@ -27,6 +28,10 @@ def to_device(batch: Any, device: torch.device, dtype: torch.dtype | None, chann
         return type(batch)(*(to_device(value, device, dtype, channels_last) for value in batch))
     if isinstance(batch, list | tuple):
         return type(batch)(to_device(value, device, dtype, channels_last) for value in batch)
+    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        fields = {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch) if field.init}
+        moved = {name: to_device(value, device, dtype, channels_last) for name, value in fields.items()}
+        return dataclasses.replace(batch, **moved)
     return batch.to(device) if hasattr(batch, "to") else batch
 
 
@@ -68,3 +73,5 @@ def _tensors(batch: Any) -> Iterator[Tensor]:
     elif isinstance(batch, list | tuple):
         for value in batch:
             yield from _tensors(value)
+    elif dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        yield from _tensors([getattr(batch, field.name) for field in dataclasses.fields(batch)])
