@@ -180,6 +180,7 @@ def _free_port() -> int:
 
 def _rank_main(pipe: Connection, env: dict[str, str], work: bytes, filters: Iterable[Any], stack: str) -> None:
     _die_with_parent()
+    multiprocessing.set_start_method(None, force=True)  # for what the rank starts, as under torchrun
     os.environ.clear()
     os.environ.update(env)
     _same_warnings(filters)

@@ -2,6 +2,7 @@
 
 import atexit
 import faulthandler
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -47,6 +48,8 @@ def rank_main(work: Work) -> None:
     if work.launchers_ends:
         atexit._clear()  # a forked rank would run the launcher's exit handlers
     _own_signals()
+    # A spawned process would start its DataLoader workers by spawning too, where one that torchrun started forks them.
+    multiprocessing.set_start_method(None, force=True)
     os.environ.pop(TORCH_SIGNALS_ENV, None)
     os.environ[record.FAILURES_ENV] = str(work.folder)
     if work.loopback:

@@ -105,13 +105,13 @@ def test_on_a_gpu_every_batch_arrives_whole_and_in_order(number: int) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Pair:
+class Fields:
     x: torch.Tensor
     name: str
 
 
 def test_a_data_class_is_moved_field_by_field() -> None:
-    moved = to_device(Pair(torch.ones(2), "a"), torch.device("cpu"), torch.float64, False)
-    assert isinstance(moved, Pair)
+    moved = to_device(Fields(torch.ones(2), "a"), torch.device("cpu"), torch.float64, False)
+    assert isinstance(moved, Fields)
     assert moved.x.dtype == torch.float64
     assert moved.name == "a"
