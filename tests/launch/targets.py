@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -54,6 +55,7 @@ def show_environment(*args: str) -> None:
         "args": args,
         "handler of SIGINT": repr(signal.getsignal(signal.SIGINT)),
         "group": os.getpgrp() == os.getpid(),
+        "starts workers by": multiprocessing.get_start_method(),
     }
     print(json.dumps({rank: {**state, **os.environ}}), flush=True)
     dist.destroy_process_group()

@@ -1,4 +1,5 @@
 import json
+import multiprocessing
 import tempfile
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def test_all_done(launch: Launch, method: str) -> None:
     assert shown["1"].items() >= RANK_1.items()
     assert shown["1"]["MASTER_ADDR"] == "127.0.0.1"
     assert shown["1"]["GLOO_SOCKET_IFNAME"]
+    assert shown["1"]["starts workers by"] == multiprocessing.get_start_method()
     assert shown["1"]["args"] == ["${local_rank} $$"]  # torch's agent would have replaced it
     assert not run.work_dir.exists()
 

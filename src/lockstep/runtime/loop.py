@@ -139,6 +139,8 @@ class Loop:
         result = session.step.run(micro_batches)
         session.position = before.after_step(samples, result.updated)
         self.meter.stepped(result, samples)
+        if result.unused - session.unused:
+            self._name_unused(result.unused - session.unused)
         if not result.updated:
             self._not_finite(samples, result)
         self.display.advance(session.position.step)
@@ -146,6 +148,12 @@ class Loop:
             self._log()
         if self.on_step is not None:
             self.on_step(session.position.step)
+
+    def _name_unused(self, names: frozenset[str]) -> None:
+        self.session.unused |= names
+        if self.session.world.is_main:
+            step, listed = self.session.position.step - 1, ", ".join(sorted(names))
+            log.info("step %d: no gradient on some rank, completed with zeros: %s", step, listed)
 
     def _log(self) -> None:
         position = self.session.position

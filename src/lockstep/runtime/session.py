@@ -12,7 +12,6 @@ from torch.utils.data import DataLoader, Dataset
 from lockstep.core.errors import UserError, explain
 from lockstep.runtime.batch import BatchPlan
 from lockstep.runtime.config import Config
-from lockstep.runtime.counting import Counting
 from lockstep.runtime.data.broken import sound
 from lockstep.runtime.data.check import check_shares
 from lockstep.runtime.data.iterable import SplitStream
@@ -26,7 +25,7 @@ from lockstep.runtime.parallel.batch_norm import synchronise
 from lockstep.runtime.parallel.replica import Replica
 from lockstep.runtime.precision import Precision
 from lockstep.runtime.recipe import Recipe
-from lockstep.runtime.rehearsal import rehearse
+from lockstep.runtime.rehearsal import Rehearsal, rehearse
 from lockstep.runtime.state.position import Position
 from lockstep.runtime.state.saver import State, find_checkpoint
 from lockstep.runtime.state.weights import load_weights, read_weights
@@ -44,6 +43,7 @@ class Session:
     Attributes:
         steps_per_epoch: optimizer steps of an epoch; None for a stream.
         position: where the run stands.
+        unused: parameters that had no gradient on some rank so far; each is named once.
         val: the evaluation sampler and loader, None without a validation set.
         max_steps: optimizer steps to stop at, None for no limit but the epochs.
     """
@@ -62,6 +62,7 @@ class Session:
     state: State
     steps_per_epoch: int | None
     position: Position
+    unused: set[str]
     max_steps: int | None
 
     @property
@@ -117,7 +118,9 @@ def build_session(
     schedule = build_schedule(optimizer, config.schedule, total, plan.lr_factor)
     state = State(model, optimizer, schedule, precision.scaler)
     position = Position() if checkpoints is None else state.restore(find_checkpoint(checkpoints, world))
-    counting = _rehearse(replica, recipe, config, precision, train_data, train, world, plan)
+    rehearsed = _rehearse(replica, recipe, config, precision, train_data, train, world, plan)
+    clip = config.optim.clip_norm
+    step = TrainStep(world, recipe, replica, optimizer, schedule, precision, clip, rehearsed.counting)
     return Session(
         config=config,
         world=world,
@@ -129,10 +132,11 @@ def build_session(
         train=train,
         train_data=train_data,
         val=None if val_data is None else eval_loader(val_data, recipe, reading, world, config.batch.eval),
-        step=TrainStep(world, recipe, replica, optimizer, schedule, precision, config.optim.clip_norm, counting),
+        step=step,
         state=state,
         steps_per_epoch=_steps_per_epoch(train.length, plan, world),
         position=position,
+        unused=set(rehearsed.unused),
         max_steps=min((n for n in (max_steps, config.stop.max_steps) if n is not None), default=None),
     )
 
@@ -175,7 +179,7 @@ def _rehearse(
     train: TrainLoader,
     world: World,
     plan: BatchPlan,
-) -> Counting:
+) -> Rehearsal:
     source, collate = train.source, Collate(recipe, "train")
     if isinstance(source, SplitStream):
         source.epoch, source.start = 0, 0
@@ -195,4 +199,4 @@ def _rehearse(
         log.info(
             "parameters without a gradient on some rank, completed with zeros: %s", ", ".join(sorted(found.unused))
         )
-    return found.counting
+    return found
