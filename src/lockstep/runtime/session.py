@@ -100,13 +100,8 @@ def build_session(
     precision = Precision.of(config.precision, world.device)
     train_data, val_data = recipe.train_data(), recipe.val_data()
     reading = Reading(config.data.workers, config.data.prefetch, config.seed)
-    train = TrainLoader(
-        train_data, recipe, reading, world, plan.global_batch, plan.accumulation, shuffle=config.data.shuffle
-    )
-    if not isinstance(train.source, SplitStream):
-        line = check_shares(train.source, world)
-        if world.is_main:
-            log.info(line)
+    train = TrainLoader(train_data, recipe, reading, world, plan.global_batch, plan.accumulation, config.data.shuffle)
+    _announce_shares(train, world)
     model = _model(recipe, config, world, precision)
     if config.init_from is not None and checkpoints is None:
         load_weights(model, read_weights(Path(config.init_from)), config.init_from)
@@ -139,6 +134,14 @@ def build_session(
         unused=set(rehearsed.unused),
         max_steps=min((n for n in (max_steps, config.stop.max_steps) if n is not None), default=None),
     )
+
+
+def _announce_shares(train: TrainLoader, world: World) -> None:
+    if isinstance(train.source, SplitStream):
+        return
+    line = check_shares(train.source, world)
+    if world.is_main:
+        log.info(line)
 
 
 def _steps_per_epoch(length: int | None, plan: BatchPlan, world: World) -> int | None:
