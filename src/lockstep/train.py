@@ -1,10 +1,10 @@
 """`lockstep train`: resolve the config, choose the run's folder, start the ranks."""
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,12 +58,16 @@ def train(
     import lockstep.runtime.training  # noqa: F401
     from lockstep.launch import launch_local
 
-    return launch_local(
-        train_rank,
-        (config, run_dir, folder is not None, notes, "lockstep train", max_steps),
-        nproc or default_nproc(config),
-        work_dir=run_dir,
-    )
+    try:
+        return launch_local(
+            train_rank,
+            (config, run_dir, folder is not None, notes, "lockstep train", max_steps),
+            nproc or default_nproc(config),
+            work_dir=run_dir,
+        )
+    finally:
+        with suppress(OSError):
+            run_dir.rmdir()  # only where no rank has put anything there
 
 
 def resolve(config_path: Path | None, overrides: Sequence[str], folder: Path | None) -> Config:
@@ -93,6 +97,7 @@ def train_rank(
 
     run = config.run
     with World.enter(run.device, run.threads, config.parallel.timeout_s) as world:
+        _same_config(world, config)
         run_dir = _agreed_folder(world, config, run_dir)
         if world.is_main:
             prepare_folder(run_dir, config, resume)
@@ -106,6 +111,17 @@ def train_rank(
             summary = fit(recipe, config, world, run_dir, resume, launch, max_steps)
             if world.is_main:
                 _farewell(run_dir, summary)
+
+
+def _same_config(world: "World", config: Config) -> None:
+    """Under torchrun each rank reads the config by itself, perhaps from another disk or at another moment."""
+    from lockstep.core.digest import value_digest
+
+    digests = world.gather(value_digest(config.model_dump(mode="json")))
+    if len(set(digests)) > 1:
+        others = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
+        seen = f"ranks {', '.join(map(str, others))} have another config than rank 0"
+        raise UserError(explain(seen, "one config for all ranks", next_step="name the config and the run's folder"))
 
 
 def _agreed_folder(world: "World", config: Config, run_dir: Path | None) -> Path:
@@ -157,8 +173,22 @@ def new_run_dir(config: Config) -> Path:
             raise UserError(explain(f"run.dir={folder} holds a run already", must, next_step=next_step))
         return folder
     name = config.recipe.rpartition(":")[2].removesuffix(".py").rpartition("/")[2]
-    folder = RUNS / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
-    return folder if not folder.exists() else folder.with_name(f"{folder.name}-{os.getpid()}")
+    return _reserved(RUNS / f"{name}-{datetime.now():%Y%m%d-%H%M%S}")
+
+
+def _reserved(wanted: Path) -> Path:
+    """Make the folder; another name where a run that started in the same second has it already."""
+    for number in range(1, 1000):
+        folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            seen = f"{folder} cannot be made: {error.strerror}"
+            raise UserError(explain(seen, "a folder with write access", next_step="set run.dir=FOLDER")) from None
+        return folder
+    raise UserError(explain(f"{wanted} and 999 names like it are taken", next_step="set run.dir=FOLDER"))
 
 
 def resumed_folder(text: str) -> Path:

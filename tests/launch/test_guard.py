@@ -56,8 +56,11 @@ def test_kinds(error: BaseException, kind: str, message: str, exit_code: int) ->
 
 
 @pytest.mark.parametrize("code", [None, 0])
-def test_leaving_by_sys_exit_without_an_error_is_done(code: Any) -> None:
-    assert guarded(fail, (SystemExit(code),), 0) is None
+def test_leaving_by_sys_exit_without_an_error_is_leaving_early(code: Any) -> None:
+    failure = guarded(fail, (SystemExit(code),), 0)
+    assert failure is not None
+    assert (failure.kind, failure.exit_code) == ("exit", 1)
+    assert failure.message == f"called sys.exit({code!r})"
 
 
 def test_notes_say_what_the_rank_was_doing() -> None:

@@ -10,6 +10,7 @@ from torch.utils.data import Dataset
 from torchmetrics import CatMetric, MaxMetric, MeanMetric, Metric, MetricCollection, MinMetric, SumMetric
 from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy, MulticlassConfusionMatrix
 from torchmetrics.regression import PearsonCorrCoef
+from torchmetrics.wrappers import ClasswiseWrapper
 
 from lockstep.core.errors import UserError
 from lockstep.runtime.data.loader import Reading, eval_loader
@@ -145,3 +146,8 @@ def test_metrics_that_nobody_updates_are_refused() -> None:
     check_metrics(Everything())
     with pytest.raises(UserError, match=r"Forgetful has metrics\(\) and no evaluate\(\)"):
         check_metrics(Forgetful())
+
+
+def test_a_metric_around_another_is_refused() -> None:
+    with pytest.raises(UserError, match="keeps its state in other metrics"):
+        MergedMetric("each", ClasswiseWrapper(MulticlassAccuracy(3, average=None)))

@@ -32,8 +32,15 @@ VARIANTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "branches, accumulation 2": ({"branches": True}, ["batch.global_batch=8", "batch.accumulation=2"]),
     "augmentation": ({"noise": 0.5}, ["batch.global_batch=16"]),
     "augmentation in workers": ({"noise": 0.5}, ["batch.global_batch=16", "data.workers=2"]),
-    "stream": ({"stream": True}, ["batch.global_batch=16"]),
-    "stream in workers": ({"stream": True}, ["batch.global_batch=16", "batch.accumulation=2", "data.workers=2"]),
+    "stream": ({"stream": True}, ["batch.global_batch=16", "schedule.name=constant"]),
+    "stream in workers": (
+        {"stream": True},
+        ["batch.global_batch=16", "batch.accumulation=2", "data.workers=2", "schedule.name=constant"],
+    ),
+    "branches, batchnorm, small buckets": (
+        {"branches": True, "batchnorm": True},
+        ["batch.global_batch=6", "parallel.sync_batchnorm=true", "parallel.bucket_mb=0.0001"],
+    ),
     "small buckets": ({}, ["batch.global_batch=16", "parallel.bucket_mb=0.0001"]),
     "static graph": ({}, ["batch.global_batch=16", "batch.accumulation=2", "parallel.static_graph=true"]),
     "find unused by graph": ({"branches": True}, ["batch.global_batch=6", "parallel.find_unused=on"]),
@@ -69,5 +76,6 @@ def test_accumulation_changes_nothing(curves: dict[int, dict[str, dict[str, Any]
 def test_the_curves_are_of_a_training(curves: dict[int, dict[str, dict[str, Any]]]) -> None:
     """Equal curves prove nothing if nothing is learnt, or if the variants do not differ."""
     assert curves[1]["plain"]["loss"][-1] < 0.9 * curves[1]["plain"]["loss"][0]
+    assert curves[1]["stream"]["loss"][-1] < 0.9 * curves[1]["stream"]["loss"][0]
     ends = [curve["loss"][-1] for name, curve in curves[1].items() if "accumulation" not in name]
     assert len({round(end, 6) for end in ends}) >= 9

@@ -114,7 +114,7 @@ def scenes(folder: Path) -> dict[str, dict[str, Any]]:
         )
         scene.run("stop at once", NotANumber(), "stop.nonfinite=stop")
         scene.run("no such term", Small(), "best.metric=val/loss/aux")
-        scene.run("short stream", Segment(length=23, stream=True), "stop.epochs=2")
+        scene.run("short stream", Segment(length=23, stream=True), "stop.epochs=2", "schedule.name=constant")
         scene.run("uneven stream", UnevenTask(), "stop.epochs=1")
     return scene.seen
 

@@ -67,7 +67,8 @@ def sessions(folder: Path) -> dict[str, Any]:
         build("double", Segment(val=5), "precision=fp64", "memory.channels_last=false")
         build("synchronised", Segment(batchnorm=True), "parallel.sync_batchnorm=true")
         build("limited", Segment(), "stop.max_steps=4")
-        build("stream", Segment(stream=True))
+        build("stream", Segment(stream=True), "schedule.name=constant")
+        build("endless schedule", Segment(stream=True))
         build("limited stream", Segment(stream=True), "stop.max_steps=4")
         build("given weights", Segment(batchnorm=True), f"init_from={folder / 'weights.pt'}")
         build("other weights", Segment(branches=True), f"init_from={folder / 'weights.pt'}")
@@ -113,6 +114,7 @@ def test_the_length_of_the_run(built: list[Mapping[str, Any]]) -> None:
     assert lengths["limited"] == (7, 4)
     assert lengths["stream"] == (None, None)
     assert lengths["limited stream"] == (None, 4)
+    assert "set schedule.total_steps, or schedule.name=constant" in built[0]["endless schedule"]["error"]
 
 
 def test_types_and_layouts_are_as_asked(built: list[Mapping[str, Any]]) -> None:

@@ -44,13 +44,13 @@ def guarded(target: Callable[..., None], args: tuple[Any, ...], rank: int) -> Fa
     try:
         target(*args)
     except BaseException as error:
-        if not (isinstance(error, SystemExit) and error.code in (None, 0)):
-            failure = failure_of(error, rank)
-            whole = "" if failure.explained else frames.full_traceback(error)
-            if folder is not None:
-                write_failure(folder, failure, whole)
-            _log(failure, whole)
-            return failure
+        # sys.exit(0) is no success either: this rank leaves before its work is done, and the others wait for it.
+        failure = failure_of(error, rank)
+        whole = "" if failure.explained else frames.full_traceback(error)
+        if folder is not None:
+            write_failure(folder, failure, whole)
+        _log(failure, whole)
+        return failure
     if folder is not None:
         write_done(folder, rank)
     return None

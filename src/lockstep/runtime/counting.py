@@ -44,9 +44,17 @@ class Counting:
             micro: micro-steps of a full step.
             world: the ranks; all call this together.
         """
+        mine = sorted(terms), all(_whole(term.count) for term in terms.values()), known is not None
+        ranks = world.gather(mine)
+        if any(other != ranks[0] for other in ranks):
+            each = "; ".join(f"rank {r}: {', '.join(names)}" for r, (names, *_) in enumerate(ranks))
+            must = "the same terms with the same kind of counts (whole or not) on every rank, also without an element"
+            raise UserError(
+                explain(f"the loss has other terms or kinds of counts by rank ({each})", must, "recipe.loss")
+            )
         total = sum(CountSum({name: float(t.count) for name, t in terms.items()}, world).wait().values()) * micro
         scale = total or 1.0
-        if len(terms) == 1 and lane and all(_whole(term.count) for term in terms.values()):
+        if len(terms) == 1 and lane and mine[1]:
             return Counting("carried", scale)
         return Counting("known" if known is not None else "returned", scale)
 

@@ -43,27 +43,33 @@ def find_culprits(
     """
     training = model.training
     model.eval()
-    params = [p for p in model.parameters() if p.requires_grad]
-    found = []
-    for key in keys:
-        batch = read([key])
-        if isinstance(batch, Broken):
-            continue
+    try:
+        looks = [(key[1], _look(model, recipe, read([key]), precision)) for key in keys]
+    finally:
+        model.train(training)
+    return [Culprit(index, what) for index, what in looks if what]
+
+
+def _look(model: nn.Module, recipe: Recipe, batch: Any, precision: Precision) -> str:
+    """What is wrong with one sample by itself; empty where nothing is, or where it cannot be told."""
+    if isinstance(batch, Broken):
+        return ""
+    try:
         with precision.autocast():
             terms = checked_terms(recipe.loss(model, batch), type(recipe).__name__)
-        value = sum(float(term.sum.detach()) for term in terms.values())
-        if not math.isfinite(value):
-            found.append(Culprit(key[1], f"loss is {value}"))
-            continue
-        total = torch.stack([term.sum for term in terms.values()]).sum()
-        if not total.requires_grad:
-            continue
-        grads = torch.autograd.grad(total, params, allow_unused=True)
-        norm = float(nn.utils.get_total_norm([g for g in grads if g is not None]))
-        if not math.isfinite(norm):
-            found.append(Culprit(key[1], f"gradient is {norm}"))
-    model.train(training)
-    return found
+    except Exception as error:
+        # A loss may need more than one sample. The report of the step must not be lost for it, nor the others wait.
+        return f"loss cannot be computed alone ({type(error).__name__}: {error})"
+    value = sum(float(term.sum.detach()) for term in terms.values())
+    if not math.isfinite(value):
+        return f"loss is {value}"
+    total = torch.stack([term.sum for term in terms.values()]).sum()
+    if not total.requires_grad:
+        return ""
+    params = [p for p in model.parameters() if p.requires_grad]
+    grads = torch.autograd.grad(total, params, allow_unused=True)
+    norm = float(nn.utils.get_total_norm([g for g in grads if g is not None]))
+    return "" if math.isfinite(norm) else f"gradient is {norm}"
 
 
 def report(world: World, step: int, keys: Sequence[Key], local: list[Culprit]) -> str:

@@ -34,6 +34,9 @@ class MergedMetric:
             seen = f"metric {name!r} is a {type(metric).__name__}"
             must = "a torchmetrics Metric; give those of a collection one by one"
             raise UserError(explain(seen, must, "recipe.metrics()"))
+        if not metric._reductions or any(isinstance(part, Metric) for part in list(metric.modules())[1:]):
+            seen = f"metric {name!r}: {type(metric).__name__} keeps its state in other metrics"
+            raise UserError(explain(seen, "a metric with states of its own", "recipe.metrics()", "give the inner ones"))
         self.name, self.metric = name, metric
         self._sums: dict[str, Tensor] = {}
         self._ordered: dict[str, list[tuple[int, Share]]] = {}

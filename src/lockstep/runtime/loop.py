@@ -1,6 +1,7 @@
 """The training loop: epochs, steps, evaluations, checkpoints, and the reasons to stop."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -53,6 +54,8 @@ class Loop:
             position = self.session.position
             error.add_note(f"training, epoch {position.epoch + 1}, after step {position.step}")
             raise
+        if self.meter.pending:
+            self._log()
         self._save()
 
     def _done(self) -> bool:
@@ -167,10 +170,11 @@ class Loop:
     def _not_finite(self, samples: int, result: StepResult) -> None:
         """All ranks are here together: they skipped the same step."""
         session, position, stop = self.session, self.session.position, self.session.config.stop
-        # A scaler looks for its scale by overflowing now and then; only a row of it is a finding.
-        overflow = session.precision.scaler.is_enabled() and position.skipped_in_row < 5
-        if overflow and stop.nonfinite == "skip":
-            return
+        # A scaler looks for its scale by overflowing now and then; only a row of it is a finding, or a bad loss.
+        if session.precision.scaler.is_enabled() and position.skipped_in_row < 5:
+            bad_loss = not all(math.isfinite(float(value)) for value in result.sums.values())
+            if not any(session.world.gather(bad_loss)):
+                return
         text = self._explain_not_finite(samples)
         if stop.nonfinite == "stop" or position.skipped_in_row >= stop.nonfinite_limit:
             must = f"finite, or fewer than {stop.nonfinite_limit} skipped steps in a row (stop.nonfinite)"

@@ -78,9 +78,9 @@ def _share(term: Term, total: float | Tensor, num_ranks: int) -> Tensor:
     # One over a count of pixels is too small for fp16, and rounded to three digits in bf16.
     value = term.sum.float() if term.sum.dtype in (torch.float16, torch.bfloat16) else term.sum
     if isinstance(total, Tensor):
-        scale = torch.where(total > 0, term.weight * num_ranks / total, 0).to(value.dtype)
+        scale: float | Tensor = torch.where(total > 0, term.weight * num_ranks / total, 0).to(value.dtype)
     else:
-        scale = value.new_tensor(term.weight * num_ranks / total if total > 0 else 0.0)
+        scale = term.weight * num_ranks / total if total > 0 else 0.0
     # A loss of inf may have finite gradients; 0 * inf is nan, and nan times a gradient is nan.
     return value * (scale + 0 * value.detach())
 

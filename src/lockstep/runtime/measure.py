@@ -37,6 +37,11 @@ class Meter:
         """Leave the time since the last step out of the speed: an evaluation or a save went by."""
         self._since = time.perf_counter()
 
+    @property
+    def pending(self) -> bool:
+        """Whether there were steps since the last summary."""
+        return self._steps > 0
+
     def waited(self, seconds: float) -> None:
         """Add time that this rank waited for data."""
         self._waited_s += seconds

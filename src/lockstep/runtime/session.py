@@ -13,7 +13,7 @@ from lockstep.core.errors import UserError, explain
 from lockstep.runtime.batch import BatchPlan
 from lockstep.runtime.config import Config
 from lockstep.runtime.data.broken import sound
-from lockstep.runtime.data.check import check_shares
+from lockstep.runtime.data.check import check_lengths, check_shares
 from lockstep.runtime.data.iterable import SplitStream
 from lockstep.runtime.data.loader import Reading, TrainLoader, eval_loader
 from lockstep.runtime.data.order import EpochPlan
@@ -101,18 +101,16 @@ def build_session(
     train_data, val_data = recipe.train_data(), recipe.val_data()
     reading = Reading(config.data.workers, config.data.prefetch, config.seed)
     train = TrainLoader(train_data, recipe, reading, world, plan.global_batch, plan.accumulation, config.data.shuffle)
-    _announce_shares(train, world)
     model = _model(recipe, config, world, precision)
     if config.init_from is not None and checkpoints is None:
         load_weights(model, read_weights(Path(config.init_from)), config.init_from)
     replica = Replica(model, recipe, world, config.parallel, config.log.every_steps)
-    # The schedule counts a tail that N ranks would drop: it is the same at every N.
-    per_epoch = None if train.length is None else -(-train.length // plan.global_batch)
     optimizer = build_optimizer(model, config.optim, plan.lr)
-    total = config.schedule.total_steps or (per_epoch or config.stop.max_steps or 1) * config.stop.epochs
-    schedule = build_schedule(optimizer, config.schedule, total, plan.lr_factor)
+    schedule = build_schedule(optimizer, config.schedule, _schedule_steps(config, train, plan), plan.lr_factor)
     state = State(model, optimizer, schedule, precision.scaler)
     position = Position() if checkpoints is None else state.restore(find_checkpoint(checkpoints, world))
+    check_lengths(val_data, world)
+    _announce_shares(train, world, position)
     rehearsed = _rehearse(replica, recipe, config, precision, train_data, train, world, plan)
     clip = config.optim.clip_norm
     step = TrainStep(world, recipe, replica, optimizer, schedule, precision, clip, rehearsed.counting)
@@ -136,9 +134,23 @@ def build_session(
     )
 
 
-def _announce_shares(train: TrainLoader, world: World) -> None:
+def _schedule_steps(config: Config, train: TrainLoader, plan: BatchPlan) -> int:
+    """Optimizer steps of the schedule, the same at every N: a tail that N ranks would drop is counted."""
+    if config.schedule.total_steps is not None:
+        return config.schedule.total_steps
+    if train.length is not None:
+        return -(-train.length // plan.global_batch) * config.stop.epochs
+    if config.stop.max_steps is None and config.schedule.name not in ("constant", "step"):
+        seen = f"schedule.name={config.schedule.name} for a stream, which does not tell its length"
+        must = "the number of steps until the schedule ends"
+        raise UserError(explain(seen, must, next_step="set schedule.total_steps, or schedule.name=constant"))
+    return config.stop.max_steps or 1
+
+
+def _announce_shares(train: TrainLoader, world: World, position: Position) -> None:
     if isinstance(train.source, SplitStream):
         return
+    train.source.epoch, train.source.start = position.epoch, position.consumed
     line = check_shares(train.source, world)
     if world.is_main:
         log.info(line)

@@ -107,6 +107,9 @@ class TrainStep:
     def _update(self, grads: list[Tensor]) -> tuple[float, bool, float]:
         """Clip and update; the gradient's norm, whether the weights were changed, the learning rate."""
         scaler, lr = self.precision.scaler, float(self.optimizer.param_groups[0]["lr"])
+        if not grads:
+            self.schedule.step()
+            return 0.0, True, lr
         scaler.unscale_(self.optimizer)
         norm_tensor = nn.utils.get_total_norm(grads)
         norm = float(norm_tensor)
@@ -118,6 +121,5 @@ class TrainStep:
         if finite:
             scaler.step(self.optimizer)
             self.schedule.step()
-        if grads:
-            scaler.update()
+        scaler.update()
         return norm, finite, lr

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from lockstep.core.errors import UserError, explain
+from lockstep.core.errors import RunError, UserError, explain
 
 T = TypeVar("T")
 
@@ -157,14 +157,24 @@ class World:
 
     @contextmanager
     def rank0_first(self) -> Iterator[None]:
-        """Run the block on rank 0 before all others, for downloads and caches."""
+        """Run the block on rank 0 before all others, for downloads and caches.
+
+        Raises:
+            RunError: on the other ranks, where it failed on rank 0.
+        """
+        failed: str | None = None
         if not self.is_main:
-            self.barrier()
+            failed = self.broadcast(failed)
+            if failed is not None:
+                raise RunError(explain(f"rank 0 failed in what it does first: {failed}", where=f"rank {self.rank}"))
+            yield
+            return
         try:
             yield
-        finally:
-            if self.is_main:
-                self.barrier()
+        except Exception as error:
+            self.broadcast(f"{type(error).__name__}: {error}")
+            raise
+        self.broadcast(failed)
 
 
 def _bind(place: Place, device: str) -> torch.device:

@@ -90,7 +90,7 @@ def test_all_ranks_say_the_same_of_their_data() -> None:
     ranks = run_ranks(checked, 3, cases)
     assert ranks[0] == ranks[1] == ranks[2]
     found = ranks[0]
-    assert re.match(r"data: 52 samples, rank 0 16 \(first \d+, .*rank 1 16 .*rank 2 20 ", found["right"])
+    assert re.match(r"data: 52 samples, rank 0 17 \(first \d+, .*rank 1 17 .*rank 2 18 ", found["right"])
     assert found["right"].endswith("shares are disjoint and complete")
     assert "left out at the end, fewer than the ranks: 2" in found["tail"]
     assert found["differ"].startswith(UserError.__name__)

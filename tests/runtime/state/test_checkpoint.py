@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -122,7 +123,7 @@ def test_the_same_step_is_replaced(tmp_path: Path) -> None:
     write(tmp_path, snapshot(3, value=1.0))
     path = write(tmp_path, snapshot(3, value=2.0))
     assert float(read(path).tensors["net.bias"][0]) == 2.0
-    prune(tmp_path, path, 1, None)
+    prune(tmp_path, path, 1)
     assert names(tmp_path) == [name_of(3)]
 
 
@@ -167,10 +168,12 @@ def test_the_only_copy_survives_a_second_death_in_the_same_place(
 def test_pruning_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
     paths = written(tmp_path, 1, 2, 3, 4, 5)
     (tmp_path / ".writing-step-00000006").mkdir()
-    prune(tmp_path, paths[-1], 2, best_step=2)
-    assert names(tmp_path) == [name_of(2), name_of(4), name_of(5)]
-    prune(tmp_path, paths[-1], 1, best_step=5)
-    assert names(tmp_path) == [name_of(5)]
+    point_to_best(tmp_path, 2)
+    prune(tmp_path, paths[-1], 2)
+    assert names(tmp_path) == ["best", name_of(2), name_of(4), name_of(5)]
+    point_to_best(tmp_path, 5)
+    prune(tmp_path, paths[-1], 1)
+    assert names(tmp_path) == ["best", name_of(5)]
 
 
 def test_pruning_never_takes_what_was_just_written(tmp_path: Path) -> None:
@@ -178,7 +181,7 @@ def test_pruning_never_takes_what_was_just_written(tmp_path: Path) -> None:
     *_, damaged = written(tmp_path, 10, 20, 30)
     flip(damaged / MANIFEST, 0, 0)
     fresh = write(tmp_path, snapshot(25))
-    prune(tmp_path, fresh, 1, best_step=None)
+    prune(tmp_path, fresh, 1)
     assert names(tmp_path) == [name_of(25)]
     assert newest_whole(tmp_path) == (fresh, [])
 
@@ -186,7 +189,7 @@ def test_pruning_never_takes_what_was_just_written(tmp_path: Path) -> None:
 def test_pruning_puts_a_replaced_one_back_that_has_no_successor(tmp_path: Path) -> None:
     written(tmp_path, 1, 2)
     (tmp_path / name_of(1)).rename(tmp_path / ".replaced-step-00000001")
-    prune(tmp_path, tmp_path / name_of(2), 2, best_step=None)
+    prune(tmp_path, tmp_path / name_of(2), 2)
     assert names(tmp_path) == [name_of(1), name_of(2)]
 
 
@@ -197,7 +200,10 @@ def test_best_is_a_link_that_moves_and_goes_with_its_target(tmp_path: Path) -> N
         assert (tmp_path / "best").resolve() == tmp_path / name_of(step)
     verify(tmp_path / "best")
     assert len(listing(tmp_path)) == 3
-    prune(tmp_path, paths[-1], 1, best_step=None)
+    prune(tmp_path, paths[-1], 1)
+    assert names(tmp_path) == ["best", name_of(2), name_of(3)]
+    shutil.rmtree(tmp_path / name_of(2))
+    prune(tmp_path, paths[-1], 1)
     assert names(tmp_path) == [name_of(3)]
 
 

@@ -1,11 +1,14 @@
 """The start-up check: what each rank will read, and that the shares are disjoint and complete."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch.utils.data import Dataset
 
 from lockstep.core.errors import RunError, UserError, explain
+from lockstep.runtime.data.loader import sized
 from lockstep.runtime.data.order import EpochPlan, order
 from lockstep.runtime.data.sampler import TrainSampler
 from lockstep.runtime.world import World
@@ -38,11 +41,24 @@ def mixed(indices: NDArray[np.int64]) -> int:
 
 def share_of(sampler: TrainSampler) -> Share:
     """The share of the sampler's own rank in the current epoch."""
-    plan = sampler.plan
-    pieces = [plan.share(s, m, sampler.rank) for s in range(plan.num_steps) for m in range(plan.num_micro(s))]
-    permutation = order(sampler.length, sampler.seed, sampler.epoch, sampler.shuffle).numpy()
-    mine = np.concatenate([permutation[a:b] for a, b in pieces]) if pieces else permutation[:0]
+    mine = np.array([index for keys in sampler for _, index in keys], dtype=np.int64)
     return Share(sampler.length, len(mine), mixed(mine), mine[:4].tolist())
+
+
+def check_lengths(val_data: Dataset[Any] | None, world: World) -> None:
+    """Compare the length of the validation set over the ranks.
+
+    Raises:
+        UserError: where ranks see validation sets of different length.
+    """
+    _same_length("validation", world.gather(0 if val_data is None else sized(val_data, "val_data")))
+
+
+def _same_length(name: str, lengths: list[int]) -> None:
+    if len(set(lengths)) > 1:
+        seen = f"the {name} set has {', '.join(f'{n} samples on rank {r}' for r, n in enumerate(lengths))}"
+        must = "every rank sees the same data set"
+        raise UserError(explain(seen, must, next_step="sort the files, and split them with a fixed seed"))
 
 
 def check_shares(sampler: TrainSampler, world: World) -> str:
@@ -53,11 +69,7 @@ def check_shares(sampler: TrainSampler, world: World) -> str:
         RunError: where the shares overlap or leave a sample out.
     """
     shares = world.gather(share_of(sampler))
-    lengths = [share.length for share in shares]
-    if len(set(lengths)) > 1:
-        seen = f"the training set has {', '.join(f'{n} samples on rank {r}' for r, n in enumerate(lengths))}"
-        must = "every rank sees the same data set"
-        raise UserError(explain(seen, must, next_step="sort the files, and split them with a fixed seed"))
+    _same_length("training", [share.length for share in shares])
     plan = sampler.plan
     if sampler.length < world.num_ranks:
         seen = f"{sampler.length} training samples for {world.num_ranks} ranks"

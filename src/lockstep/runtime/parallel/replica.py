@@ -17,6 +17,8 @@ from lockstep.runtime.parallel.unused import Completion
 from lockstep.runtime.recipe import Recipe
 from lockstep.runtime.world import World
 
+ONE_BUCKET_MB = 2.0**20
+
 
 class Task(nn.Module):
     """The loss of a recipe as one module, so that nothing in it can bypass the wrapper's forward."""
@@ -58,7 +60,7 @@ class Replica:
         self.ddp: DistributedDataParallel | None = DistributedDataParallel(
             task,
             gradient_as_bucket_view=True,
-            bucket_cap_mb=config.bucket_mb,
+            bucket_cap_mb=_bucket_mb(config, completes),
             find_unused_parameters=config.find_unused == "on",
             static_graph=config.static_graph,
             **_buffers_option(_broadcasts(model, config.broadcast_buffers)),
@@ -130,6 +132,15 @@ def sync_buffers(model: nn.Module) -> None:
         dist.broadcast(flat, src=0)
         for buffer, part in zip(buffers, flat.split([b.numel() for b in buffers]), strict=True):
             buffer.copy_(part.view_as(buffer))
+
+
+def _bucket_mb(config: ParallelConfig, completes: bool) -> float:
+    """The size of a bucket; one for all where the backward of a layer communicates too.
+
+    A rank that leaves a parameter out starts its bucket only when it is completed, after those layers, and others
+    before: with one bucket, which waits for the lane, every rank starts it last.
+    """
+    return ONE_BUCKET_MB if completes and config.sync_batchnorm else config.bucket_mb
 
 
 def _broadcasts(model: nn.Module, choice: str) -> bool:

@@ -194,27 +194,27 @@ def newest_whole(folder: Path) -> tuple[Path | None, list[str]]:
     return None, refused
 
 
-def prune(folder: Path, written: Path, keep_last: int, best_step: int | None) -> None:
+def prune(folder: Path, written: Path, keep_last: int) -> None:
     """Delete what nobody needs any more.
 
-    Those stay: the newest `keep_last` and the best, of `written` and what is older. Anything newer is of a past that
-    this run does not go on from: the run was resumed before it, because it is damaged.
+    Those stay: the newest `keep_last` and what the link `best` names, of `written` and what is older. Anything newer is
+    of a past that this run does not go on from: the run was resumed before it, because it is damaged.
 
     Args:
         folder: the folder of checkpoints.
         written: the checkpoint that was finished just now.
         keep_last: how many.
-        best_step: the step of the best, None where there is none.
     """
     _put_back(folder)
     finished = listing(folder)
     at = finished.index(written)
+    best = (folder / BEST).resolve()
     for path in finished[:at] + finished[at + keep_last :]:
-        if best_step is None or path.name != name_of(best_step):
+        if path.resolve() != best:
             shutil.rmtree(path)
     for path in folder.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(path)
-    if best_step is None and not (folder / BEST).exists():
+    if not (folder / BEST).exists():
         (folder / BEST).unlink(missing_ok=True)
 
 

@@ -204,6 +204,6 @@ class Saver:
     def _after(self, snapshot: Snapshot) -> None:
         best = snapshot.trainer["position"]["best_step"]
         kept = best if self.config.keep_best else None
-        prune(self.folder, self.folder / name_of(snapshot.step), self.config.keep_last, kept)
         if kept is not None and (self.folder / name_of(kept)).is_dir():
             point_to_best(self.folder, kept)
+        prune(self.folder, self.folder / name_of(snapshot.step), self.config.keep_last)
