@@ -33,7 +33,7 @@ def check(done: Done, code: Exit, must: str, never: str = "") -> None:
     """`must` and `never` are words with `|` between them."""
     assert done.code == code, done.output
     for words in must.split("|"):
-        assert words in done.output, f"{words!r} is not in:\n{done.output}"
+        assert words.lower() in done.output.lower(), f"{words!r} is not in:\n{done.output}"
     for words in ["Traceback (most", OURS, "src/lockstep", *filter(None, never.split("|"))]:
         assert words not in done.output, f"{words!r} is in:\n{done.output}"
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from lockstep.core.errors import UserError
+from lockstep.core.errors import RunError, UserError
 from lockstep.runtime.world import Place, World, _bind, launched, num_cores
 from tests.ranks import run_ranks
 
@@ -172,7 +172,7 @@ def left_by_an_error(how: str) -> bool:
                 with world.rank0_first():
                     raise KeyError(how)
             raise SystemExit(3) if how == "exit" else KeyError(how)
-    except (KeyError, SystemExit):
+    except (KeyError, SystemExit, RunError):
         pass
     return not dist.is_initialized() and torch.get_num_threads() == threads
 

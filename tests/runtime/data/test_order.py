@@ -157,3 +157,12 @@ def test_the_larger_parts_of_a_step_do_not_all_go_to_one_rank() -> None:
     plan = EpochPlan(100, 0, 100, 4, 2)
     sizes = [sum(stop - start for start, stop in (plan.share(0, m, rank) for m in range(4))) for rank in range(2)]
     assert sizes == [50, 50]
+
+
+def test_a_resumed_rank_reads_the_very_positions_of_the_unbroken_run() -> None:
+    whole = EpochPlan(50, 0, 8, 2, 3)
+    for done in range(whole.num_steps):
+        rest = EpochPlan(50, done * 8, 8, 2, 3)
+        for step, micro, rank in itertools.product(range(rest.num_steps), range(2), range(3)):
+            if micro < rest.num_micro(step):
+                assert rest.share(step, micro, rank) == whole.share(done + step, micro, rank)

@@ -73,6 +73,7 @@ class EpochPlan:
         """The positions [start, stop) of the order that a rank reads in one micro-step."""
         low, high = part(self.size(step), micro, self.num_micro(step))
         # Where parts differ by one, each rank takes its turn: the larger ones must not all go to the last rank.
-        start, stop = part(high - low, (rank + step + micro) % self.num_ranks, self.num_ranks)
+        turn = self.start // self.global_batch + step + micro
+        start, stop = part(high - low, (rank + turn) % self.num_ranks, self.num_ranks)
         base = self.start + step * self.global_batch + low
         return base + start, base + stop
