@@ -45,7 +45,7 @@ def test_a_new_run_is_named_after_its_recipe_and_the_time(here: Path, recipe: st
     assert folder.parent == Path("runs")
     stem, date, time = folder.name.rsplit("-", 2)
     assert stem == name and len(date) == 8 and len(time) == 6
-    assert not folder.exists()
+    assert folder.is_dir() and not any(folder.iterdir())
 
 
 def test_two_runs_of_one_second_have_folders_of_their_own(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,8 +58,8 @@ def test_two_runs_of_one_second_have_folders_of_their_own(here: Path, monkeypatc
     config = load_config(None, ["recipe=points"])
     first = new_run_dir(config)
     assert first == Path("runs/points-20260102-030405")
-    first.mkdir(parents=True)
-    assert new_run_dir(config) == Path(f"runs/points-20260102-030405-{os.getpid()}")
+    assert new_run_dir(config) == Path("runs/points-20260102-030405-2")
+    assert new_run_dir(config) == Path("runs/points-20260102-030405-3")
 
 
 def test_a_stated_folder_is_taken_where_it_holds_no_run(here: Path) -> None:
