@@ -6,6 +6,7 @@ Each launcher is a process of its own, so that a test can kill it. Requests and 
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -51,6 +52,7 @@ def wait(pid: int, timeout_s: float) -> int | None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # where the tests themselves run under nohup
     importlib.import_module("tests.launch.targets")
     for line in sys.stdin:
         asked = json.loads(line)
