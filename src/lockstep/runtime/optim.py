@@ -28,7 +28,8 @@ def build_optimizer(model: nn.Module, config: OptimConfig, lr: float) -> torch.o
         seen = f"{type(model).__name__} has no trainable parameter"
         raise UserError(explain(seen, "at least one with requires_grad=True", "recipe.model()"))
     common: dict[str, Any] = {"lr": lr, "weight_decay": config.weight_decay}
-    common["fused" if config.fused and _all_floating(params) else "foreach"] = True
+    if config.fused and _all_floating(params):
+        common["fused"] = True
     if config.name == "sgd":
         return torch.optim.SGD(params, momentum=config.momentum, nesterov=config.nesterov, **common)
     kind = torch.optim.AdamW if config.name == "adamw" else torch.optim.Adam
