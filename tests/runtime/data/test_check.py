@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch.utils.data import TensorDataset
 
 from lockstep.core.errors import LockstepError, RunError, UserError
-from lockstep.runtime.data.check import _compare, check_shares, mixed, share_of
+from lockstep.runtime.data.check import _compare, check_lengths, check_shares, mixed, share_of
 from lockstep.runtime.data.order import EpochPlan
 from lockstep.runtime.data.sampler import TrainSampler
 from lockstep.runtime.world import World
@@ -112,3 +114,19 @@ def test_many_ranks_are_not_all_listed() -> None:
     assert "rank 3 8 (first " in line
     assert "rank 4" not in line
     assert "and 4 more ranks" in line
+
+
+def validated(lengths: list[int]) -> str:
+    with World.enter(threads=1) as world:
+        try:
+            check_lengths(TensorDataset(torch.zeros(lengths[world.rank])), world)
+        except UserError as error:
+            return str(error)
+    return ""
+
+
+def test_validation_sets_of_different_length_are_refused_on_every_rank() -> None:
+    refused = run_ranks(validated, 2, [10, 9])
+    assert refused[0] == refused[1]
+    assert "the validation set has 10 samples on rank 0, 9 samples on rank 1" in refused[0]
+    assert run_ranks(validated, 2, [10, 10]) == ["", ""]

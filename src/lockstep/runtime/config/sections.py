@@ -183,7 +183,7 @@ class ParallelConfig(Section):
     find_unused: Switch = Field(
         default="auto",
         description="Parameters without a gradient on some rank. auto: completed with zeros in the step where it "
-        "happens, and named, at no cost elsewhere. on: torch's own search in every step. off: one of them is an error.",
+        "happens, and named, without a search. on: torch's own search in every step. off: one of them is an error.",
     )
     static_graph: bool = Field(
         default=False,
