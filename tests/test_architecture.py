@@ -18,6 +18,7 @@ LAYERS = [
     {"script", "trace", "runtime", "scaling"},
     {"launch"},
     {"rules", "recipes"},
+    {"proof"},
     {"verbs"},  # the modules at the top, but for cli
     {"cli"},  # and __main__
 ]

@@ -14,7 +14,7 @@ from lockstep import train as module
 from lockstep.core.errors import UserError
 from lockstep.core.outcome import Exit
 from lockstep.runtime.config import dump_config, load_config
-from lockstep.train import default_nproc, new_run_dir, resolve, resumed_folder
+from lockstep.train import new_run_dir, resolve, resumed_folder
 from tests.commands import Command, lockstep
 
 RECIPES = Path(__file__).with_name("bad_recipes.py")
@@ -119,11 +119,11 @@ def test_default_number_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for cores, ranks in ((1, 1), (2, 2), (64, 2)):
         monkeypatch.setattr("lockstep.runtime.world.num_cores", lambda cores=cores: cores)
-        assert default_nproc(config) == ranks
+        assert default_ranks(config.run.device) == ranks
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
-    assert default_nproc(config) == 8
-    assert default_nproc(load_config(None, ["recipe=points", "run.device=cpu"])) == 2
+    assert default_ranks(config.run.device) == 8
+    assert default_ranks("cpu") == 2
 
 
 # ---- real runs ----

@@ -64,6 +64,22 @@ def train(
     raise typer.Exit(int(verb(path, overrides, parse_nproc(nproc), max_steps, resume, show_config)))
 
 
+@app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+def run(
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python file.")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="What the script gets.")] = None,
+    nproc: Annotated[
+        str, typer.Option(metavar="auto|N", help="Ranks on this machine; 1 starts plain `python`.")
+    ] = "auto",
+    record: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep what every rank did in this folder.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, metavar="K", help="Stop after K optimizer steps.")] = None,
+) -> None:
+    """Run a script on N ranks, unchanged, and record what every rank did."""
+    from lockstep.run import run as verb
+
+    raise typer.Exit(int(verb(script, tuple(arguments or ()), parse_nproc(nproc), record, steps)))
+
+
 def parse_nproc(text: str) -> int | None:
     """A number of ranks; None for `auto`."""
     if text == "auto":

@@ -45,7 +45,7 @@ def train(
         print(dump_config(resolve(config_path, [*overrides, *limit], folder)), end="")
         return Exit.DONE
     from lockstep.recipes.resolve import check_recipe_name
-    from lockstep.runtime.world import launched
+    from lockstep.runtime.world import default_ranks, launched
 
     check_recipe_name(config.recipe)
     notes = changes(load_config(folder / "config.yaml", []), config) if folder else []
@@ -62,7 +62,7 @@ def train(
         return launch_local(
             train_rank,
             (config, run_dir, folder is not None, notes, "lockstep train", max_steps),
-            nproc or default_nproc(config),
+            nproc or default_ranks(config.run.device),
             work_dir=run_dir,
         )
     finally:
@@ -213,14 +213,3 @@ def _started(run: Path) -> str:
         return str(json.loads((run / "manifest.json").read_text(encoding="utf-8"))["started"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
-
-
-def default_nproc(config: Config) -> int:
-    """All visible GPUs; on a CPU at most 2."""
-    import torch
-
-    from lockstep.runtime.world import num_cores
-
-    if config.run.device != "cpu" and torch.cuda.is_available():
-        return torch.cuda.device_count()
-    return min(2, num_cores())

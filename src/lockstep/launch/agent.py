@@ -3,6 +3,7 @@
 import signal
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
@@ -44,7 +45,14 @@ class RankAgent(LocalElasticAgent):
     return. Exit code 0 counts only with the rank's word that its work is done.
     """
 
-    def __init__(self, work: Work, num_ranks: int, start_method: str, watch: SignalWatch) -> None:
+    def __init__(
+        self,
+        work: Work,
+        num_ranks: int,
+        start_method: str,
+        watch: SignalWatch,
+        until: Callable[[], str] | None = None,
+    ) -> None:
         spec = WorkerSpec(
             role="rank",
             local_world_size=num_ranks,
@@ -57,6 +65,8 @@ class RankAgent(LocalElasticAgent):
         super().__init__(spec, NoLogs(), start_method)
         self._work = work
         self._watch = watch
+        self._until = until
+        self.cut = ""
         self._seen_ns = time.time_ns()
         self._ends: dict[int, RankEnd] = {}
         self._over = False
@@ -82,6 +92,9 @@ class RankAgent(LocalElasticAgent):
         self._note_ends()
         procs.collect_orphans(self._pids())
         if self._watch.ended_by is not None:
+            return RunResult(WorkerState.FAILED)
+        if self._until is not None and (cut := self._until()):
+            self.cut = cut
             return RunResult(WorkerState.FAILED)
         if any(not end.done for end in self._ends.values()):
             self._settle()

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from lockstep.launch import procs, record
 from lockstep.launch.agent import RankAgent
 from lockstep.launch.leftovers import scratch
 from lockstep.launch.rank import Work
+from lockstep.launch.record import Failure
 from lockstep.launch.rendezvous import HOST
 from lockstep.launch.signals import SignalWatch
 from lockstep.launch.verdict import RankEnd, Verdict, judge
@@ -63,15 +65,47 @@ def launch_local(
         UserError: num_ranks is below 1.
         RunError: the processes could not be started.
     """
+    outcome = run_local(target, args, num_ranks, work_dir=work_dir, start_method=start_method)
+    if outcome.verdict.text:
+        print(outcome.verdict.text, file=sys.stderr, flush=True)
+    return outcome.verdict.exit
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the ranks ended. cut: the reason that `until` gave, "" if the run ended by itself."""
+
+    verdict: Verdict
+    failures: tuple[Failure, ...]
+    ends: tuple[RankEnd, ...]
+    cut: str = ""
+
+
+def run_local(
+    target: Callable[..., None],
+    args: tuple[Any, ...],
+    num_ranks: int,
+    *,
+    work_dir: Path,
+    start_method: StartMethod = "auto",
+    until: Callable[[], str] | None = None,
+) -> Outcome:
+    """As `launch_local`, but it prints nothing.
+
+    Args:
+        until: asked many times a second; the first text that is not "" ends all ranks.
+    """
     if num_ranks < 1:
         raise UserError(explain(f"{num_ranks} ranks were asked for", "at least 1", next_step="give `--nproc 1`"))
     try:
         with scratch() as folder, SignalWatch() as watch, _orphans_adopted(), _quiet():
-            ends = _run(target, args, num_ranks, folder, _start_method(start_method), watch)
+            ends, cut = _run(target, args, num_ranks, folder, _start_method(start_method), watch, until)
+            failures = record.read_failures(folder)
             if watch.ended_by is not None and not all(end.done for end in ends):
                 verdict = _INTERRUPTED[watch.ended_by]
             else:
-                verdict = judge(record.read_failures(folder), ends, _keep(folder, work_dir))
+                verdict = judge(failures, ends, _keep(folder, work_dir))
+            return Outcome(verdict, tuple(failures), tuple(ends), cut)
     except OSError as error:
         raise RunError(
             explain(
@@ -80,9 +114,6 @@ def launch_local(
                 next_step="start fewer ranks with `--nproc`; TMPDIR names another temporary folder",
             )
         ) from error
-    if verdict.text:
-        print(verdict.text, file=sys.stderr, flush=True)
-    return verdict.exit
 
 
 def _run(
@@ -92,7 +123,8 @@ def _run(
     folder: Path,
     method: str,
     watch: SignalWatch,
-) -> list[RankEnd]:
+    until: Callable[[], str] | None,
+) -> tuple[list[RankEnd], str]:
     if method == "spawn":
         # Starting this helper lets signals through, so it must not happen while the ranks are started.
         resource_tracker.ensure_running()
@@ -103,13 +135,13 @@ def _run(
         lifelines, launchers_ends = zip(*pipes, strict=True)
         forked_ends = launchers_ends if method == "fork" else ()
         work = Work(target, args, folder, os.getpid(), lifelines, forked_ends, _loopback())
-        agent = RankAgent(work, num_ranks, method, watch)
+        agent = RankAgent(work, num_ranks, method, watch, until)
         try:
             agent.run()
         except SignalException as stopped:
             # Only with a torch that has put in its own handlers, in the moment before ours are back.
             watch.note(stopped.sigval)
-        return agent.ends()
+        return agent.ends(), agent.cut
 
 
 def _start_method(asked: StartMethod) -> str:

@@ -78,6 +78,13 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def default_ranks(device: str) -> int:
+    """Ranks on this machine where the user names no number: all visible GPUs; on a CPU at most 2."""
+    if device != "cpu" and torch.cuda.is_available():
+        return torch.cuda.device_count()
+    return min(2, num_cores())
+
+
 @dataclass(frozen=True)
 class World:
     """The ranks of one run, joined. Enter it with `World.enter`; one process is a world of one rank."""

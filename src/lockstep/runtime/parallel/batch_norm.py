@@ -38,28 +38,34 @@ class SyncBatchNorm(_BatchNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise (N, C, ...) per channel."""
-        # In evaluation never a collective: the ranks have different numbers of batches.
-        if not self.training or dist.get_world_size() == 1:
-            return super().forward(input)
-        self._check_input_dim(input)
-        output, mean, var, count = cast(
-            tuple[Tensor, Tensor, Tensor, Tensor],
-            _Normalise.apply(input, self.weight, self.bias, self.eps),  # type: ignore[no-untyped-call]
-        )
-        if self.track_running_stats:
-            self._update(mean, var, count)
-        return output
+        return normalise(self, input)
 
-    @torch.no_grad()
-    def _update(self, mean: Tensor, var: Tensor, count: Tensor) -> None:
-        assert self.num_batches_tracked is not None
-        assert self.running_mean is not None
-        assert self.running_var is not None
-        self.num_batches_tracked.add_(1)
-        factor = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-        unbiased = var * (count / (count - 1).clamp(min=1))
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), factor)
-        self.running_var.lerp_(unbiased.to(self.running_var.dtype), factor)
+
+def normalise(norm: _BatchNorm, input: Tensor) -> Tensor:
+    """What a synchronised `norm` makes of this rank's (N, C, ...): with the statistics of all ranks in training."""
+    # In evaluation never a collective: the ranks have different numbers of batches.
+    if not norm.training or not dist.is_initialized() or dist.get_world_size() == 1:
+        return cast(Tensor, _BatchNorm.forward(norm, input))
+    norm._check_input_dim(input)
+    output, mean, var, count = cast(
+        tuple[Tensor, Tensor, Tensor, Tensor],
+        _Normalise.apply(input, norm.weight, norm.bias, norm.eps),  # type: ignore[no-untyped-call]
+    )
+    if norm.track_running_stats:
+        _update(norm, mean, var, count)
+    return output
+
+
+@torch.no_grad()
+def _update(norm: _BatchNorm, mean: Tensor, var: Tensor, count: Tensor) -> None:
+    assert norm.num_batches_tracked is not None
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    norm.num_batches_tracked.add_(1)
+    factor = 1.0 / float(norm.num_batches_tracked) if norm.momentum is None else norm.momentum
+    unbiased = var * (count / (count - 1).clamp(min=1))
+    norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), factor)
+    norm.running_var.lerp_(unbiased.to(norm.running_var.dtype), factor)
 
 
 class _Normalise(torch.autograd.Function):

@@ -1,0 +1,244 @@
+"""The ladder: one new variable a rung, the first broken one named."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from lockstep.core.finding import Finding, Severity, Witness
+from lockstep.core.proof import Cause, Rung, Status
+from lockstep.proof import causes, mirror, shard
+from lockstep.proof.align import views
+from lockstep.proof.partition import partition
+from lockstep.proof.question import Stage
+from lockstep.proof.resume import resume
+from lockstep.proof.takes import Take
+from lockstep.rules.judge import judge
+from lockstep.trace.events import Forward, Scaler
+
+Climb = Callable[[Stage], Rung | None]
+
+
+def climb(stage: Stage) -> Iterator[Rung]:
+    """The rungs in order, until one breaks; all of them if that was asked. One that does not apply is left out."""
+    question = stage.question
+    rungs: tuple[Climb, ...] = (
+        _one_process,
+        _distributed_path,
+        _two_processes,
+        _partition,
+        _mirror,
+        _shard,
+        _mixed_precision,
+        resume,
+    )
+    for rung in rungs:
+        began = time.monotonic()
+        result = rung(stage)
+        if result is None:
+            continue
+        result = replace(result, seconds=time.monotonic() - began)
+        yield result
+        broken = result.status in (Status.FAIL, Status.ERROR)
+        if broken and (not question.all_rungs or result.status is Status.ERROR):
+            return
+        if result.name == "one process" and result.status is Status.ABSTAIN:
+            return  # nothing was trained, so there is nothing to compare
+
+
+def _did_not_run(name: str, take: Take) -> Rung:
+    said = f"{take.problem}."
+    last = [line for line in "".join(take.output).splitlines() if line.strip()]
+    if last and not take.cut:
+        said += f" It said last: {last[-1].strip()[:200]}"
+    place = f" (at {take.at})" if take.at else ""
+    next_step = {
+        "time": "give a longer --timeout, or fewer epochs behind `--`",
+        "stuck": "see what that line waits for: input, a lock, a collective that other ranks do not join",
+        "disk": "let it write less behind `--`",
+    }.get(take.cut, "run it by hand with the same arguments and mend it")
+    return Rung(name, Status.ERROR, said, causes=(Cause(f"{take.problem}{place}", next_step),))
+
+
+def _one_process(stage: Stage) -> Rung:
+    name = "one process"
+    take = stage.reference()
+    if _wants_variables(take) and stage.question.reference is None:
+        take = stage.retry_reference()
+    if take.problem and not _enough(take, stage):
+        return _did_not_run(name, take)
+    steps = views(take.trace.ranks[0]) if take.trace.ranks else []
+    if not steps:
+        said = "the program never calls the step of a torch optimizer, so there is no training to compare"
+        return Rung(name, Status.ABSTAIN, said)
+    with_variables = ", with torchrun's variables, which it needs" if stage.needs_variables else ""
+    return Rung(name, Status.PASS, f"the original runs as one process{with_variables}: {len(steps)} steps recorded")
+
+
+def _wants_variables(take: Take) -> bool:
+    words = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "env://", "process group has not been initialized")
+    return any(word in take.problem for word in words)
+
+
+def _enough(take: Take, stage: Stage) -> bool:
+    """A run that was cut by time has still shown what can be compared."""
+    steps = stage.question.settings.steps
+    return take.cut == "time" and bool(take.trace.ranks) and len(views(take.trace.ranks[0])) >= steps
+
+
+def _distributed_path(stage: Stage) -> Rung:
+    name = "distributed path"
+    if stage.needs_variables:
+        return Rung(name, Status.PASS, "the original is the distributed path with one rank already")
+    take = stage.alone()
+    if take.problem:
+        return _did_not_run(name, take)
+    result = mirror.compare(stage.reference(), take)
+    if result.exact:
+        said = f"one rank under torchrun is bit for bit the single process over {result.steps} steps"
+        return Rung(name, Status.PASS, said)
+    if _differs_by_declaration(result, stage):
+        return Rung(name, Status.ABSTAIN, "other learning rates are declared (LS412): judged on slices", covered=True)
+    said = f"one rank under torchrun is not the single process: they differ first at step {_first(result)}"
+    return Rung(name, Status.FAIL, said, result.differences, causes.of_mirror(stage, take, result, alone=True))
+
+
+def _first(result: mirror.Mirrored | shard.Sharded) -> int:
+    return result.differences[0].step if result.differences else 0
+
+
+def _differs_by_declaration(result: mirror.Mirrored, stage: Stage) -> bool:
+    return "LS412" in stage.question.accept and {one.what for one in result.differences} <= {"lr", "parameter"}
+
+
+def _two_processes(stage: Stage) -> Rung:
+    name = f"{stage.num_ranks} processes"
+    take = stage.plain()
+    ranks = take.trace.num_ranks
+    findings = judged(stage)
+    others = tuple(one for one in findings if not one.code.startswith("LS2"))
+    serious = stage.question.serious(others)
+    if serious:
+        worst = serious[0]
+        said = f"{len(serious)} finding{'s' * (len(serious) > 1)}; the first: {worst.code}, {worst.seen}"
+        cause = Cause(worst.seen, worst.next_step, worst.code)
+        return Rung(name, Status.FAIL, said, causes=(cause,), findings=others)
+    if take.problem and take.cut != "time":
+        return replace(_did_not_run(name, take), findings=others)
+    cut = f", and was ended after {stage.question.settings.limit_s:g} s" if take.cut else " and ended"
+    steps = min(len(views(rank)) for rank in take.trace.ranks)
+    said = f"{ranks} ranks ran {steps} steps{cut}; the rules found nothing against it"
+    return Rung(name, Status.PASS, said, findings=others)
+
+
+def judged(stage: Stage) -> tuple[Finding, ...]:
+    """The rules over the plain take, and what only the comparison with the original shows."""
+    trace = stage.plain().trace
+    if not trace.ranks or not all(rank.events for rank in trace.ranks):
+        return ()
+    return (*judge(trace), *_larger_batch(stage))
+
+
+def _larger_batch(stage: Stage) -> Iterator[Finding]:
+    plan = stage.layout()
+    if plan.batch_reference and plan.batch and plan.batch != plan.batch_reference:
+        yield Finding(
+            "LS408",
+            Severity.DEVIATION,
+            f"one optimizer step takes {plan.batch} samples over {plan.num_ranks} ranks, in the original {plan.batch_reference}",
+            "the global batch is the original's, or another one that was declared",
+            f"divide the batch size by the number of ranks ({plan.batch_reference} / {plan.num_ranks}), "
+            "or declare the larger batch with --accept LS408",
+            (
+                Witness(f"{plan.micro} batches of {plan.size} on each of {plan.num_ranks} ranks", 0),
+                Witness(f"{plan.micro_reference} batches of {plan.size_reference} in one process"),
+            ),
+        )
+
+
+def _partition(stage: Stage) -> Rung:
+    findings = tuple(one for one in judged(stage) if one.code.startswith("LS2"))
+    return partition(stage.plain().trace, findings, stage.question.serious(findings))
+
+
+def _mirror(stage: Stage) -> Rung:
+    name, plan = "mirror", stage.layout()
+    if plan.per != (1, 1):
+        said = (
+            f"a step takes {plan.micro_reference} micro-batches in the original and {plan.micro} on a rank: "
+            "fed with whole batches it would do another step; slices prove it instead"
+        )
+        return Rung(name, Status.ABSTAIN, said, covered=True)
+    take = stage.mirror()
+    if take.problem:
+        return _did_not_run(name, take)
+    result = mirror.compare(stage.reference(), take)
+    if result.exact:
+        said = (
+            f"{take.trace.num_ranks} ranks, each fed the original's whole batches, are the single process bit for bit: "
+            f"gradients, learning rates and weights of {result.steps} steps, difference 0"
+        )
+        return Rung(name, Status.PASS, said)
+    if _no_loader(stage, result):
+        said = "batches come from no DataLoader, and ranks draw other ones than the single process: nothing to compare"
+        return Rung(name, Status.ABSTAIN, said)
+    declared = _differs_by_declaration(result, stage)
+    if declared or (result.share_dependent and _shard_holds(stage)):
+        said = (
+            "other learning rates are declared (LS412)"
+            if declared
+            else "the program's arithmetic depends on the share of a rank, so whole batches cannot mirror it"
+        )
+        return Rung(name, Status.ABSTAIN, f"{said}; slices prove it instead", covered=True)
+    said = f"fed the original's whole batches, the ranks differ from it first at step {_first(result)}"
+    return Rung(name, Status.FAIL, said, result.differences, causes.of_mirror(stage, take, result))
+
+
+def _no_loader(stage: Stage, result: mirror.Mirrored) -> bool:
+    early = {one.what for one in result.differences} & {"input", "output"}
+    return bool(early) and not stage.reference().trace.ranks[0].events_have_batches
+
+
+def _shard_holds(stage: Stage) -> bool:
+    take, reference = stage.shard(), stage.double_reference()
+    return not take.problem and not reference.problem and shard.compare(reference, take).passed
+
+
+def _shard(stage: Stage) -> Rung:
+    name = "shard"
+    if not stage.reference().trace.ranks[0].events_have_batches:
+        return Rung(name, Status.ABSTAIN, "batches come from no DataLoader, so no rank can be given a slice of one")
+    reference = stage.double_reference()
+    if reference.problem:
+        said = f"the original does not run in float64: {reference.problem}"
+        return Rung(name, Status.ABSTAIN, said)
+    changes = {"lr": causes.rates_of(reference)} if "LS412" in stage.question.accept else {}
+    take = stage.shard(**changes)
+    if take.problem:
+        return Rung(name, Status.ABSTAIN, f"the program does not run on slices in float64: {take.problem}")
+    result = shard.compare(reference, take)
+    if result.passed:
+        said = (
+            f"{take.trace.num_ranks} ranks, each fed its slice in float64, make the single process's gradients and "
+            f"weights over {result.steps} steps: largest relative error {result.error:.1e}"
+        )
+        return Rung(name, Status.PASS, said)
+    said = (
+        f"fed slices in float64, the ranks differ from the single process first at step {_first(result)}: "
+        f"relative error {result.error:.2g} of the gradient, where rounding makes 1e-15"
+    )
+    return Rung(name, Status.FAIL, said, result.differences, causes.of_shard(stage, take, result))
+
+
+def _mixed_precision(stage: Stage) -> Rung | None:
+    name = "mixed precision"
+    take = stage.plain()
+    kinds = {event.autocast for rank in take.trace.ranks for event in rank.of(Forward) if event.autocast}
+    scalers = [[event.scale for event in rank.of(Scaler)] for rank in take.trace.ranks]
+    if not kinds and not any(scalers):
+        return None
+    mirrored = mirror.compare(stage.reference(), stage.mirror()) if stage.layout().per == (1, 1) else None
+    what = f"autocast ({', '.join(sorted(kinds))})" if kinds else "a gradient scaler"
+    if mirrored is not None and mirrored.exact:
+        said = f"{what} is on in the mirror, which is exact; the scalers agree ({len(scalers[0])} updates)"
+        return Rung(name, Status.PASS, said)
+    return Rung(name, Status.ABSTAIN, f"{what} is used, and no mirror shows that both sides use it alike")

@@ -1,0 +1,182 @@
+"""The mirror lemma (SAME): every rank is fed the reference's whole batch, and everything is equal bit for bit."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lockstep.core.finding import Place
+from lockstep.core.proof import Difference
+from lockstep.proof import values
+from lockstep.proof.align import StepView, paired, parameter_names, views
+from lockstep.proof.takes import Take
+from lockstep.trace.events import Backward, Batch, Collective, Forward, Module
+from lockstep.trace.trace import RankTrace
+
+
+@dataclass(frozen=True)
+class Mirrored:
+    """What a mirror take shows.
+
+    Attributes:
+        steps: optimizer steps that were compared on all ranks and are equal.
+        differences: at the first step that is not, in the order in which a step happens.
+        factor: the gradient is this number times the reference's, at the first differing step; else None.
+        talks: the program exchanges values between ranks inside that step, so that its arithmetic depends on them.
+    """
+
+    steps: int
+    differences: tuple[Difference, ...] = ()
+    factor: float | None = None
+    talks: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """No difference at all, in at least one step."""
+        return self.steps > 0 and not self.differences
+
+    @property
+    def share_dependent(self) -> bool:
+        """The forward is the same and only the arithmetic after it differs, in a way that right programs have."""
+        early = any(one.what in ("start", "batch", "output") for one in self.differences)
+        return not early and (self.factor is not None or self.talks)
+
+
+def compare(reference: Take, take: Take) -> Mirrored:
+    """The reference's one process against every rank of a mirror take."""
+    one = reference.trace.ranks[0]
+    names = parameter_names(one)
+    steps = []
+    for rank in take.trace.ranks:
+        pairs = paired(one, rank)
+        for count, (wanted, seen) in enumerate(pairs):
+            found = _differences(reference, take, rank.rank, wanted, seen, names)
+            if found:
+                mine = values.gradients(take, rank.rank, seen)
+                factor = values.factor(values.gradients(reference, 0, wanted), mine)
+                return Mirrored(count, tuple(found), factor, _talks(seen))
+        steps.append(len(pairs))
+        if not pairs and views(one):
+            return Mirrored(0, (_no_steps(rank),))
+    return Mirrored(min(steps, default=0))
+
+
+def _no_steps(rank: RankTrace) -> Difference:
+    return Difference(0, "step", rank=rank.rank, seen="no optimizer step", wanted="the reference has some")
+
+
+def _talks(view: StepView) -> bool:
+    return any(True for event in view.of(Collective) if event.op != "barrier")
+
+
+def _differences(
+    reference: Take, take: Take, rank: int, wanted: StepView, seen: StepView, names: Mapping[tuple[int, str], str]
+) -> list[Difference]:
+    """All that differs at one step; nothing where gradients, rates and parameters are equal."""
+    number = wanted.step.step
+    place = Place.parse(seen.step.at)
+    found = [
+        *_start(reference, take, rank, wanted, seen, names),
+        *_gradients(reference, take, rank, wanted, seen, names),
+    ]
+    if wanted.step.lr != seen.step.lr:
+        found.append(Difference(number, "lr", "", rank, _rates(seen.step.lr), _rates(wanted.step.lr), place=place))
+    after = _unequal(wanted.step.after, seen.step.after)
+    if after and not found:
+        name = names.get((wanted.step.optimizer, after[0]), after[0])
+        found.append(Difference(number, "parameter", name, rank, *_pair(reference, take, rank, wanted, seen, after[0])))
+    if not found:
+        return []
+    return [*_starts_first(found), *early(rank, wanted, seen), *_loss(rank, wanted, seen), *_others(found)]
+
+
+def _starts_first(found: list[Difference]) -> list[Difference]:
+    return [one for one in found if one.what == "start"]
+
+
+def _others(found: list[Difference]) -> list[Difference]:
+    return [one for one in found if one.what != "start"]
+
+
+def _unequal(wanted: Mapping[str, str], seen: Mapping[str, str]) -> list[str]:
+    return [key for key in (*wanted, *(key for key in seen if key not in wanted)) if wanted.get(key) != seen.get(key)]
+
+
+def _start(
+    reference: Take, take: Take, rank: int, wanted: StepView, seen: StepView, names: Mapping[tuple[int, str], str]
+) -> list[Difference]:
+    if wanted.step.number or not (keys := _unequal(wanted.step.before, seen.step.before)):
+        return []
+    one, other = values.starts(reference, 0, wanted), values.starts(take, rank, seen)
+    key = keys[0]
+    texts = [values.shown(side.arrays[key]) if key in side.arrays else "none" for side in (other, one)]
+    error = values.total(values.errors(one, other))
+    name = names.get((wanted.step.optimizer, key), key)
+    return [Difference(wanted.step.step, "start", name, rank, texts[0], texts[1], error)]
+
+
+def _gradients(
+    reference: Take, take: Take, rank: int, wanted: StepView, seen: StepView, names: Mapping[tuple[int, str], str]
+) -> list[Difference]:
+    keys = _unequal(wanted.step.grads, seen.step.grads)
+    if not keys:
+        return []
+    one, other = values.gradients(reference, 0, wanted), values.gradients(take, rank, seen)
+    errors = values.errors(one, other)
+    found = []
+    for key in sorted(keys, key=lambda key: -errors.get(key, 0.0))[:3]:
+        texts = [values.shown(side.arrays[key]) if key in side.arrays else "no gradient" for side in (other, one)]
+        name = names.get((wanted.step.optimizer, key), key)
+        place = Place.parse(seen.step.at)
+        found.append(Difference(wanted.step.step, "gradient", name, rank, texts[0], texts[1], errors.get(key), place))
+    return found
+
+
+def _pair(
+    reference: Take, take: Take, rank: int, wanted: StepView, seen: StepView, key: str
+) -> tuple[str, str, float | None]:
+    one, other = values.parameters(reference, 0, wanted), values.parameters(take, rank, seen)
+    if key not in one.arrays or key not in other.arrays:
+        return "another value", "the reference's", None
+    return values.shown(other.arrays[key]), values.shown(one.arrays[key]), values.errors(one, other).get(key)
+
+
+def early(rank: int, wanted: StepView, seen: StepView) -> list[Difference]:
+    """What differs before the loss: the batch, then the first module whose output does."""
+    number = wanted.step.step
+    for count, (one, other) in enumerate(zip(wanted.of(Batch), seen.of(Batch), strict=False)):
+        if one.grad and one.rows and other.rows and one.rows != other.rows:
+            return [_batch(number, rank, count, one, other)]
+    outputs = {(event.model, event.name, event.call): event for event in seen.of(Module)}
+    for event in wanted.of(Module):
+        other_output = outputs.get((event.model, event.name, event.call))
+        if other_output is not None and other_output.digest != event.digest:
+            place = Place.parse(other_output.at)
+            return [Difference(number, "output", event.name or "the model", rank, place=place)]
+    inputs = [[event.inputs for event in view.of(Forward) if event.grad] for view in (wanted, seen)]
+    if inputs[0] and inputs[1] and inputs[0] != inputs[1]:
+        place = Place.parse(next(event.at for event in seen.of(Forward)))
+        return [Difference(number, "input", "of the model", rank, "another", "the reference's", place=place)]
+    return []
+
+
+def _batch(number: int, rank: int, count: int, one: Batch, other: Batch) -> Difference:
+    path = next((path for path in one.rows if one.rows[path] != other.rows.get(path)), "")
+    rows, others = one.rows[path], other.rows.get(path, ())
+    row = next((index for index, (a, b) in enumerate(zip(rows, others, strict=False)) if a != b), 0)
+    sample = one.ids[row] if one.ids is not None and row < len(one.ids) else row
+    seen = f"sample {sample}, element {path} of batch {count}: another content"
+    return Difference(
+        number, "batch", path, rank, seen, "the same content as in the reference", None, Place.parse(other.at)
+    )
+
+
+def _loss(rank: int, wanted: StepView, seen: StepView) -> list[Difference]:
+    for one, other in zip(wanted.of(Backward), seen.of(Backward), strict=False):
+        if one.loss is not None and other.loss is not None and one.loss != other.loss:
+            error = abs(one.loss - other.loss) / abs(one.loss) if one.loss else None
+            texts = f"{other.loss:.9g}", f"{one.loss:.9g}"
+            return [Difference(wanted.step.step, "loss", "", rank, *texts, error, Place.parse(other.at))]
+    return []
+
+
+def _rates(rates: tuple[float, ...]) -> str:
+    return ", ".join(f"{rate:.6g}" for rate in rates)

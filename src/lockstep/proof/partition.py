@@ -1,0 +1,70 @@
+"""The partition lemma (SPLIT): who reads what, from the recorded sample indices."""
+
+from lockstep.core.finding import Finding
+from lockstep.core.proof import Cause, Rung, Share, Status
+from lockstep.proof.align import samples
+from lockstep.trace.events import Batch, Loader, PassEnd
+from lockstep.trace.trace import Trace
+
+
+def partition(trace: Trace, findings: tuple[Finding, ...], serious: tuple[Finding, ...]) -> Rung:
+    """The rung: what the rules of SPLIT found, or what the passes show."""
+    name = "partition"
+    if serious:
+        said = f"{len(serious)} finding{'s' * (len(serious) > 1)}; the first: {serious[0].code}, {serious[0].seen}"
+        cause = Cause(serious[0].seen, serious[0].next_step, serious[0].code)
+        return Rung(name, Status.FAIL, said, causes=(cause,), findings=findings)
+    passes = shares(trace)
+    training = [share for share in passes if _is_training(trace, share.stream)]
+    if not passes:
+        said = "batches come from no DataLoader: whether ranks read different samples cannot be seen"
+        return Rung(name, Status.ABSTAIN, said, findings=findings)
+    if not training:
+        return Rung(name, Status.ABSTAIN, "no training pass over a loader was seen", findings=findings)
+    first = training[0]
+    each = " + ".join(str(len(ids)) for ids in first.ids)
+    length = f" of {first.length}" if first.length is not None else ""
+    whole = "read to its end" if _ended(trace, first) else "as far as it was read"
+    said = (
+        f"{len(training)} training pass{'es' * (len(training) > 1)}; the first, {whole}: {each} samples{length}, "
+        f"{_overlap(first)} on more than one rank"
+    )
+    return Rung(name, Status.PASS, said, findings=findings)
+
+
+def _overlap(share: Share) -> int:
+    seen: set[int] = set()
+    twice: set[int] = set()
+    for ids in share.ids:
+        twice |= seen & set(ids)
+        seen |= set(ids)
+    return len(twice)
+
+
+def _is_training(trace: Trace, stream: str) -> bool:
+    return any(batch.grad for rank in trace.ranks for batch in rank.of(Batch) if batch.stream == stream)
+
+
+def _ended(trace: Trace, share: Share) -> bool:
+    return all(
+        any(end.stream == share.stream and end.number == share.number for end in rank.of(PassEnd))
+        for rank in trace.ranks
+    )
+
+
+def shares(trace: Trace) -> tuple[Share, ...]:
+    """Every pass of every stream with the samples of each rank; content stands for indices where there are none."""
+    read: dict[tuple[str, int], list[list[int]]] = {}
+    numbers: dict[object, int] = {}
+    for place, rank in enumerate(trace.ranks):
+        for batch in rank.of(Batch):
+            mine = read.setdefault((batch.stream, batch.number), [[] for _ in trace.ranks])[place]
+            if batch.ids is not None:
+                mine.extend(batch.ids)
+            else:
+                mine.extend(numbers.setdefault(one, len(numbers)) for one in samples(batch))
+    lengths = {event.stream: event.root_length for rank in trace.ranks for event in rank.of(Loader)}
+    return tuple(
+        Share(stream, number, lengths.get(stream), tuple(tuple(ids) for ids in ranks))
+        for (stream, number), ranks in read.items()
+    )

@@ -1,0 +1,265 @@
+"""One take: the program run once in one manner, in a copy of the user's folder, and what its trace shows."""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lockstep.core.errors import UserError
+from lockstep.launch.leftovers import scratch
+from lockstep.launch.local import Outcome, run_local
+from lockstep.launch.script import Manner, script_rank
+from lockstep.proof import sandbox
+from lockstep.proof.modes import Mode
+from lockstep.trace.feed import FeedPlan
+from lockstep.trace.recorder import Plan
+from lockstep.trace.script import Program
+from lockstep.trace.trace import Trace, read_trace
+
+QUIET_S = 30.0
+"""A take in which no rank tells anything for so long is taken for stuck."""
+WRITTEN = 2 << 30
+"""A take that has written so many bytes is ended."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """num_ranks: of the distributed takes. steps: optimizer steps of the takes that are compared. limit_s: the longest
+    a take may last. spawns: the program starts its ranks itself."""
+
+    num_ranks: int = 2
+    steps: int = 8
+    limit_s: float = 60.0
+    spawns: bool = False
+    quiet_s: float = QUIET_S
+
+
+@dataclass(frozen=True)
+class Take:
+    """How a take went.
+
+    Attributes:
+        trace: of its ranks. folder: where trace and values lie. cut: `time`, `stuck`, `disk`: it was ended from outside.
+        problem: why it did not run as a program should, "" if it did. at: where.
+        output: what the ranks printed, the last 4,000 characters of each.
+    """
+
+    name: str
+    trace: Trace
+    folder: Path
+    outcome: Outcome
+    problem: str = ""
+    at: str = ""
+    output: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def cut(self) -> str:
+        """Why it was ended from outside, "" if it was not."""
+        return self.outcome.cut
+
+
+@dataclass
+class Studio:
+    """Runs takes, each in a folder of its own below one that goes away at the end."""
+
+    folder: Path
+    settings: Settings
+    takes: list[Take] = field(default_factory=list)
+
+    def take(
+        self,
+        name: str,
+        program: Program,
+        num_ranks: int,
+        mode: Mode,
+        *,
+        feed: FeedPlan | None = None,
+        manner: Manner = Manner(),  # noqa: B008
+        keep: bool = True,
+        steps: int | None = None,
+        workspace: Path | None = None,
+    ) -> Take:
+        """Run the program once.
+
+        Args:
+            num_ranks: processes; their manner says whether one of them is plain `python`.
+            mode: what is changed. feed: where batches come from. keep: values are kept for comparison.
+            steps: stop after so many optimizer steps, None for never.
+            workspace: go on in this copy of the user's folder instead of a fresh one.
+        """
+        began = time.monotonic()
+        home = self.folder / f"{len(self.takes):02d}-{name.replace(' ', '-')}"
+        (home / "trace").mkdir(parents=True)
+        if workspace is None:
+            workspace = home / "work"
+            sandbox.copy_folder(program.cwd.resolve(), workspace)
+        plan = Plan(home / "trace", True, keep, steps)
+        inner = _moved(program, workspace)
+        prepare = _Prepared(mode, workspace, home)
+        watch = _Watch(home, self.settings.limit_s, self.settings.quiet_s)
+        with _quiet_stdin():
+            outcome = run_local(
+                script_rank,
+                (inner, plan, feed, replace(manner, threads=1, prepare=prepare)),
+                1 if self.settings.spawns else num_ranks,
+                work_dir=home,
+                until=watch,
+            )
+        take = _result(name, home, outcome, workspace, program.cwd.resolve(), time.monotonic() - began)
+        self.takes.append(take)
+        return take
+
+
+@contextmanager
+def open_studio(settings: Settings) -> Iterator[Studio]:
+    """A studio; all that takes leave on disk goes away with it."""
+    import torch._dynamo
+    import torch._inductor  # noqa: F401  # the wrapper imports both; ranks are forked from here with them
+
+    with scratch() as folder:
+        yield Studio(folder, settings)
+
+
+def workspace_of(take: Take) -> Path:
+    """The copy of the user's folder that a take ran in."""
+    return take.folder.parent / "work"
+
+
+def _moved(program: Program, workspace: Path) -> Program:
+    cwd, script = program.cwd.resolve(), program.script.resolve()
+    inside = script.is_relative_to(cwd)
+    return Program(workspace / script.relative_to(cwd) if inside else script, program.argv, workspace)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """In the rank, before the script: its own streams, its own files, and the mode."""
+
+    mode: Mode
+    workspace: Path
+    home: Path
+
+    def __call__(self, recorder: Any, feed: Any) -> None:
+        sandbox.guard_links(self.workspace)
+        path = self.home / f"output-{recorder.rank:05d}.txt"
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for stream in (1, 2):
+            os.dup2(file, stream)
+        os.close(file)
+        self.mode(recorder, feed)
+
+
+@contextmanager
+def _quiet_stdin() -> Iterator[None]:
+    """Ranks have nobody to ask: their standard input is empty."""
+    kept = os.dup(0)
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+        os.close(empty)
+
+
+class _Watch:
+    """Asked by the launcher many times a second whether this take has gone on for too long."""
+
+    def __init__(self, home: Path, limit_s: float, quiet_s: float) -> None:
+        self._home, self._limit_s, self._quiet_s = home, limit_s, quiet_s
+        self._began = self._changed = self._looked = time.monotonic()
+        self._sizes = 0
+
+    def __call__(self) -> str:
+        now = time.monotonic()
+        if now - self._looked < 0.5:
+            return ""
+        self._looked = now
+        told = sum(path.stat().st_size for path in self._home.glob("trace/*.jsonl"))
+        if told != self._sizes:
+            self._sizes, self._changed = told, now
+        if now - self._began > self._limit_s:
+            return "time"
+        if now - self._changed > self._quiet_s:
+            return "stuck"
+        return "disk" if _written(self._home) > WRITTEN else ""
+
+
+def _written(home: Path) -> int:
+    """Bytes that the take has put on disk (values that we keep ourselves left out)."""
+    total = 0
+    for folder, _, files in os.walk(home):
+        for name in files:
+            if not name.endswith(".tensors"):
+                total += os.lstat(os.path.join(folder, name)).st_blocks * 512  # noqa: PTH118
+    return total
+
+
+def _result(name: str, home: Path, outcome: Outcome, workspace: Path, source: Path, seconds: float) -> Take:
+    try:
+        trace = read_trace(home / "trace", outcome.cut)
+    except UserError:
+        trace = Trace((), outcome.cut)
+    outputs = tuple(_tail(path) for path in sorted(home.glob("output-*.txt")))
+    trace = _renamed(trace, workspace, source)
+    problem, at = _problem(trace, outcome)
+    return Take(name, trace, home / "trace", outcome, problem, at, outputs, seconds)
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - 4000, 0))
+        return file.read().decode(errors="replace")
+
+
+def _renamed(trace: Trace, workspace: Path, source: Path) -> Trace:
+    """Paths as the user knows them."""
+    here = str(workspace)
+
+    def renamed(event: Any) -> Any:
+        changed = {
+            key: value.replace(here, str(source))
+            for key, value in vars(event).items()
+            if isinstance(value, str) and here in value
+        }
+        return replace(event, **changed) if changed else event
+
+    ranks = tuple(replace(rank, events=tuple(renamed(event) for event in rank.events)) for rank in trace.ranks)
+    return replace(trace, ranks=ranks)
+
+
+def _problem(trace: Trace, outcome: Outcome) -> tuple[str, str]:
+    """Why this was no ordinary run of a program, and where; a run that did all it was asked to has none."""
+    for rank in trace.ranks:
+        end = rank.end
+        if end is not None and end.how == "raised":
+            return f"rank {rank.rank} raised {end.error}", end.at
+        if end is not None and end.how == "exited" and end.code:
+            return f"rank {rank.rank} left with exit code {end.code}", end.at
+    if not trace.ranks or not all(rank.events for rank in trace.ranks):
+        return outcome.verdict.text or "no rank ran", ""
+    if outcome.cut:
+        return {
+            "time": "it did not end in time",
+            "stuck": "no rank did anything any more",
+            "disk": "it wrote gigabytes",
+        }[outcome.cut], trace.ranks[0].events[-1].at
+    for end, rank in zip(outcome.ends, trace.ranks, strict=False):
+        if rank.end is None:
+            how = f"with signal {-end.code}" if end.code is not None and end.code < 0 else f"with exit code {end.code}"
+            return f"rank {rank.rank} was gone in the middle, {how}", rank.events[-1].at
+    return "", ""
+
+
+def remove(take: Take) -> None:
+    """Free the disk that a take holds, but for its trace."""
+    shutil.rmtree(workspace_of(take), ignore_errors=True)

@@ -1,0 +1,96 @@
+"""Values of two takes side by side: relative errors of gradients, parameters and module outputs, in float64."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lockstep.proof.align import StepView
+from lockstep.proof.takes import Take
+from lockstep.trace.sink import read_tensor
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Values:
+    """One kind of values at one step: {key: array}, only of keys that were kept."""
+
+    arrays: Mapping[str, Array]
+
+    @property
+    def norm(self) -> float:
+        """Of all together."""
+        return float(np.sqrt(sum(_square(one) for one in self.arrays.values())))
+
+
+def gradients(take: Take, rank: int, view: StepView) -> Values:
+    """Of one rank at one step."""
+    return _values(take, rank, view.step.grad_tensors)
+
+
+def parameters(take: Take, rank: int, view: StepView) -> Values:
+    """After the step."""
+    return _values(take, rank, view.step.param_tensors)
+
+
+def starts(take: Take, rank: int, view: StepView) -> Values:
+    """Before the first step."""
+    return _values(take, rank, view.step.start_tensors)
+
+
+def _values(take: Take, rank: int, places: Mapping[str, int]) -> Values:
+    found = {key: read_tensor(take.folder, rank, place) for key, place in places.items()}
+    return Values({key: value.astype(np.float64) for key, value in found.items() if value is not None})
+
+
+def errors(wanted: Values, seen: Values) -> dict[str, float]:
+    """{key: norm of the difference over the norm of all that is wanted}; inf where shapes differ or a key is missing."""
+    scale = wanted.norm or 1.0
+    found = {}
+    for key in wanted.arrays.keys() | seen.arrays.keys():
+        one, other = wanted.arrays.get(key), seen.arrays.get(key)
+        if one is None or other is None:
+            present = one if one is not None else other
+            assert present is not None
+            found[key] = float(np.sqrt(_square(present))) / scale  # a missing gradient is a zero one
+        elif one.shape != other.shape:
+            found[key] = float("inf")
+        else:
+            found[key] = float(np.sqrt(_square(one - other))) / scale
+    return found
+
+
+def total(by_key: Mapping[str, float]) -> float:
+    """The relative error of all together."""
+    return float(np.sqrt(sum(error * error for error in by_key.values())))
+
+
+def factor(wanted: Values, seen: Values) -> float | None:
+    """The number c for which seen = c * wanted to 1e-6 of its norm; None where there is none, or c is 1."""
+    shared = [key for key in wanted.arrays if key in seen.arrays and seen.arrays[key].shape == wanted.arrays[key].shape]
+    if len(shared) != len(wanted.arrays) or not shared:
+        return None
+    a = np.concatenate([wanted.arrays[key].reshape(-1) for key in shared])
+    b = np.concatenate([seen.arrays[key].reshape(-1) for key in shared])
+    below = float(a @ a)
+    if below == 0 or not np.isfinite(b).all():
+        return None
+    ratio = float(a @ b) / below
+    rest = float(np.linalg.norm(b - ratio * a))
+    return ratio if rest <= 1e-6 * abs(ratio) * below**0.5 and abs(ratio - 1) > 1e-9 else None
+
+
+def _square(value: Array) -> float:
+    flat = value.reshape(-1)
+    return float(flat @ flat)
+
+
+def shown(value: Array) -> str:
+    """A value for people: its norm and first elements."""
+    flat = value.reshape(-1)
+    if flat.size == 1:
+        return f"{flat[0]:.9g}"
+    first = ", ".join(f"{one:.5g}" for one in flat[:3])
+    return f"norm {np.linalg.norm(flat):.6g} ({first}{', ...' if flat.size > 3 else ''})"

@@ -1,0 +1,277 @@
+"""Batches from the reference's record instead of the script's own order: whole for every rank, or a rank's slice.
+
+The samples still go through the script's own dataset and collate function. Every random generator is seeded before each
+sample and before each batch is handed out, by keys that depend on neither the rank nor the number of ranks.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch.utils.data import DataLoader
+
+from lockstep.trace import batches
+from lockstep.trace.seeds import seed_all
+from lockstep.trace.streams import root_ids, root_of
+
+Role = Literal["record", "mirror", "shard"]
+_torch_save, _torch_load = torch.save, torch.load
+
+
+@dataclass(frozen=True)
+class FeedPlan:
+    """What the loaders of a run yield.
+
+    Attributes:
+        role: `record`: the script's own order, kept for others. `mirror`: the reference's batches, whole. `shard`: a
+            rank's part of them.
+        folder: where the record is kept, or lies.
+        rank, num_ranks: whose part (shard).
+        grow: so many batches of the script's own make one (record).
+        multiple: rows of a batch are cut to a multiple of this (record).
+        per: (p, q): p batches of the reference are q of this program (shard).
+        whole: streams that every rank reads whole (shard).
+        double: floating values become float64.
+        content: batches are kept and replayed as they were collated, instead of through the dataset.
+    """
+
+    role: Role
+    folder: Path
+    rank: int = 0
+    num_ranks: int = 1
+    grow: int = 1
+    multiple: int = 1
+    per: tuple[int, int] = (1, 1)
+    whole: tuple[str, ...] = ()
+    double: bool = False
+    content: bool = False
+
+
+@dataclass
+class Slice:
+    """Where this rank's rows lie in the batch of the reference: start..end of total."""
+
+    start: int = 0
+    end: int = 0
+    total: int = 0
+
+
+@dataclass
+class Feed:
+    """Yields batches as a plan says. current: the rows that the batch handed out last has of the reference's."""
+
+    plan: FeedPlan
+    current: Slice = field(default_factory=Slice)
+    matched: dict[str, str | None] = field(default_factory=dict)
+
+    def batches(self, loader: DataLoader[Any], stream: str, number: int) -> Iterator[tuple[Any, Any]]:
+        """(root ids or None, batch) of one pass."""
+        if self.plan.role == "record":
+            yield from self._recorded(loader, stream, number)
+            return
+        known = self._match(stream)
+        file = _file(self.plan.folder, known, number) if known is not None else None
+        if file is None or not file.exists():  # the reference has no such pass
+            yield from self._native(loader, stream, number)
+            return
+        yield from self._replayed(loader, stream, number, _torch_load(file, weights_only=False))
+
+    def _match(self, stream: str) -> str | None:
+        if stream not in self.matched:
+            known = _torch_load(self.plan.folder / "streams.pt", weights_only=False)
+            self.matched[stream] = match(stream, len(self.matched), known)
+        return self.matched[stream]
+
+    # ---- the reference ----
+
+    def _recorded(self, loader: DataLoader[Any], stream: str, number: int) -> Iterator[tuple[Any, Any]]:
+        kept: list[Any] = []
+        self._introduce(stream)
+        for count, one in enumerate(_grown(self._own(loader), self.plan.grow, loader)):
+            batch = self._cut(one, loader)
+            if batch is None:
+                continue
+            ids, content = self._handed(loader, batch, (stream, number, count))
+            kept.append(Kept(ids, content) if self.plan.content else batch)
+            _torch_save(kept, _file(self.plan.folder, stream, number))
+            yield ids, content
+
+    def _introduce(self, stream: str) -> None:
+        path = self.plan.folder / "streams.pt"
+        known = _torch_load(path, weights_only=False) if path.exists() else []
+        if stream not in known:
+            _torch_save([*known, stream], path)
+
+    def _own(self, loader: DataLoader[Any]) -> Iterator["Kept"]:
+        """The script's own batches: of a map-style dataset only their indices."""
+        if _is_map(loader):
+            sampler = loader._index_sampler
+            for ids in sampler:
+                roots = root_ids(loader.dataset, list(ids) if isinstance(ids, list | tuple) else [ids])
+                if roots is None:
+                    yield Kept(None, loader.collate_fn(_fetch(loader.dataset, ids)))
+                else:
+                    yield Kept(roots, None)
+        else:
+            for batch in _in_process(loader):
+                yield Kept(None, batch)
+
+    def _cut(self, one: "Kept", loader: DataLoader[Any]) -> "Kept | None":
+        multiple = self.plan.multiple
+        if multiple == 1 or (loader.batch_size is None and loader.batch_sampler is None):
+            return one
+        size = one.size
+        if size is None:
+            return one
+        rows = size - size % multiple
+        return one.rows(0, rows) if rows else None
+
+    # ---- the ranks ----
+
+    def _replayed(
+        self, loader: DataLoader[Any], stream: str, number: int, kept: Sequence["Kept"]
+    ) -> Iterator[tuple[Any, Any]]:
+        for count, one in enumerate(self._mine(stream, kept)):
+            yield self._handed(loader, one, (stream, number, count))
+
+    def _mine(self, stream: str, kept: Sequence["Kept"]) -> Iterator["Kept"]:
+        plan = self.plan
+        if plan.role == "mirror" or stream in plan.whole:
+            for one in kept:
+                self.current = Slice(0, one.size or 0, one.size or 0)
+                yield one
+            return
+        several, into = plan.per
+        for start in range(0, len(kept) - several + 1, several):
+            joined = Kept.join(kept[start : start + several])
+            size = joined.size
+            if size is None:
+                yield joined
+                continue
+            rows = size // (into * plan.num_ranks)
+            for turn in range(into):
+                first = (turn * plan.num_ranks + plan.rank) * rows
+                self.current = Slice(plan.rank * rows, (plan.rank + 1) * rows, rows * plan.num_ranks)
+                yield joined.rows(first, first + rows)
+
+    def _native(self, loader: DataLoader[Any], stream: str, number: int) -> Iterator[tuple[Any, Any]]:
+        for count, one in enumerate(self._own(loader)):
+            yield self._handed(loader, one, (stream, number, count))
+
+    def _handed(self, loader: DataLoader[Any], one: "Kept", key: tuple[Any, ...]) -> tuple[Any, Any]:
+        place = key[1:]  # the names of streams may differ between two scripts
+        kept = one.batch is not None
+        batch = one.batch if kept else self._fetched(loader, one.ids or (), place)
+        if self.plan.double:
+            batch = batches.mapped(batch, batches.as_double)
+        if self.plan.role == "record":
+            self.current = Slice(0, one.size or 0, one.size or 0)
+        seed_all("batch", *place)
+        return one.ids, batch
+
+    def _fetched(self, loader: DataLoader[Any], ids: Sequence[int], place: tuple[Any, ...]) -> Any:
+        root = root_of(loader.dataset)
+        if loader._auto_collation:
+            if hasattr(root, "__getitems__"):
+                seed_all("samples", *place)
+                samples = root.__getitems__(list(ids))
+            else:
+                samples = [_sample(root, index, place) for index in ids]
+        else:
+            samples = _sample(root, ids[0], place)
+        seed_all("collate", *place)
+        return loader.collate_fn(samples)
+
+
+def _sample(root: Any, index: int, place: tuple[Any, ...]) -> Any:
+    seed_all("sample", index, *place[:1])
+    return root[index]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A batch as it is kept: its indices in the root dataset, or where there are none, its content."""
+
+    ids: tuple[int, ...] | None
+    batch: Any
+
+    @property
+    def size(self) -> int | None:
+        """Samples."""
+        return len(self.ids) if self.ids is not None else batches.size_of(self.batch)
+
+    def rows(self, start: int, end: int) -> "Kept":
+        """Only these samples."""
+        ids = self.ids[start:end] if self.ids is not None else None
+        return Kept(ids, None if self.batch is None else batches.cut(self.batch, self.size or 0, start, end))
+
+    @staticmethod
+    def join(several: Sequence["Kept"]) -> "Kept":
+        """One batch of several."""
+        if len(several) == 1:
+            return several[0]
+        known = all(one.ids is not None for one in several)
+        ids = tuple(index for one in several for index in one.ids or ()) if known else None
+        content = all(one.batch is not None for one in several)
+        return Kept(ids, batches.joined([one.batch for one in several]) if content else None)
+
+
+def match(stream: str, number: int, known: Sequence[str]) -> str | None:
+    """The reference's stream that a program's stream stands for.
+
+    Args:
+        stream: `Type/root length/length#k`.
+        number: how many other streams the program has read before.
+        known: the reference's, in order of first reading.
+    """
+    if stream in known:
+        return stream
+    kind, root = stream.split("/")[:2]
+    same = [one for one in known if one.split("/")[:2] == [kind, root]]
+    if same:
+        return same[0]
+    return known[number] if number < len(known) else None
+
+
+def _grown(own: Iterator[Kept], grow: int, loader: DataLoader[Any]) -> Iterator[Kept]:
+    if grow == 1:
+        yield from own
+        return
+    held: list[Kept] = []
+    for one in own:
+        held.append(one)
+        if len(held) == grow:
+            yield Kept.join(held)
+            held = []
+    if held:
+        yield Kept.join(held)
+
+
+def _file(folder: Path, stream: str, number: int) -> Path:
+    name = "".join(letter if letter.isalnum() else "-" for letter in stream)
+    return folder / f"pass-{name}-{number}.pt"
+
+
+def _is_map(loader: DataLoader[Any]) -> bool:
+    return loader._dataset_kind == 0
+
+
+def _fetch(dataset: Any, ids: Any) -> Any:
+    if not isinstance(ids, list):
+        return dataset[ids]
+    return dataset.__getitems__(ids) if hasattr(dataset, "__getitems__") else [dataset[index] for index in ids]
+
+
+def _in_process(loader: DataLoader[Any]) -> Iterator[Any]:
+    """An iterable dataset's batches, read in this process."""
+    from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
+
+    workers, timeout = loader.num_workers, loader.timeout
+    loader.__dict__.update(num_workers=0, timeout=0)
+    try:
+        iterator = _SingleProcessDataLoaderIter(loader)
+    finally:
+        loader.__dict__.update(num_workers=workers, timeout=timeout)
+    yield from iterator

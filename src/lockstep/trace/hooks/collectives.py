@@ -1,0 +1,197 @@
+"""Collectives that the script calls itself: which, with what, where. Those inside DDP are C++ and not seen here."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import distributed_c10d as c10d
+
+from lockstep.trace.events import Collective, Group
+from lockstep.trace.recorder import Recorder
+
+_NAMES = [
+    "all_reduce",
+    "broadcast",
+    "barrier",
+    "monitored_barrier",
+    "reduce",
+    "all_gather",
+    "gather",
+    "scatter",
+    "reduce_scatter",
+    "all_to_all",
+    "all_gather_into_tensor",
+    "reduce_scatter_tensor",
+    "all_to_all_single",
+    "all_gather_object",
+    "gather_object",
+    "broadcast_object_list",
+    "scatter_object_list",
+    "send",
+    "recv",
+    "isend",
+    "irecv",
+    "all_gather_coalesced",
+    "all_reduce_coalesced",
+    "batch_isend_irecv",
+    "send_object_list",
+    "recv_object_list",
+]
+_SMALL = 16
+_SOURCES = ("src", "dst", "group_src", "group_dst")
+_inside = threading.local()
+
+
+@contextlib.contextmanager
+def unseen() -> Iterator[None]:
+    """What is called in here is torch's own business, or ours."""
+    _inside.depth = getattr(_inside, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _inside.depth -= 1
+
+
+def install(recorder: Recorder) -> None:
+    """Hook torch.distributed."""
+    groups = _Groups()
+    counter = iter(range(1 << 62))
+    for name in _NAMES:
+        if hasattr(c10d, name):
+            _patch(recorder, name, lambda original, name=name: _collective(original, name, recorder, groups, counter))
+    _patch(recorder, "init_process_group", lambda original: _init(original, recorder))
+    _patch(recorder, "new_group", lambda original: _new(original, recorder, groups))
+    _patch(recorder, "destroy_process_group", lambda original: _destroy(original, recorder))
+
+
+def _patch(recorder: Recorder, name: str, make: Callable[[Any], Any]) -> None:
+    recorder.patch(c10d, name, make)
+    setattr(dist, name, getattr(c10d, name))
+
+
+class _Groups:
+    """Numbers for process groups, in order of their making."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+
+    def add(self, group: Any) -> int:
+        return self._numbers.setdefault(id(group), len(self._numbers) + 1)
+
+    def of(self, group: Any) -> tuple[int, tuple[int, ...]]:
+        """Number and ranks of a group; None and the default one are 0."""
+        if group is None or group is dist.group.WORLD:
+            return 0, tuple(range(dist.get_world_size())) if dist.is_initialized() else ()
+        if not isinstance(group, dist.ProcessGroup):
+            return 0, ()
+        return self._numbers.get(id(group), 0), tuple(dist.get_process_group_ranks(group))
+
+
+def _collective(
+    original: Callable[..., Any], name: str, recorder: Recorder, groups: _Groups, counter: Iterator[int]
+) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if getattr(_inside, "depth", 0) or not recorder.alive:
+            return original(*args, **kwargs)
+        event = _event(name, next(counter), args, kwargs, groups)
+        recorder.emit(event)
+        recorder.flush()
+        with unseen():
+            try:
+                result = original(*args, **kwargs)
+            except BaseException as error:
+                recorder.raised("collective", error)
+                raise
+        # The call has been told before it was made, in case it never returns; this is its end.
+        tensor = _tensor(args, kwargs) if result is None and event.given else None
+        recorder.emit(replace(event, done=True, got=_values(tensor) if tensor is not None else ()))
+        return result
+
+    return call
+
+
+def _event(name: str, number: int, args: tuple[Any, ...], kwargs: dict[str, Any], groups: _Groups) -> Collective:
+    tensor = _tensor(args, kwargs)
+    group, ranks = groups.of(
+        kwargs.get("group", next((one for one in args if isinstance(one, dist.ProcessGroup)), None))
+    )
+    source = next((kwargs[key] for key in _SOURCES if isinstance(kwargs.get(key), int)), None)
+    if source is None and name in ("broadcast", "reduce", "send", "recv", "broadcast_object_list", "isend", "irecv"):
+        source = next(
+            (one for one in args[1:2] if isinstance(one, int)), 0 if name == "broadcast_object_list" else None
+        )
+    reduce = kwargs.get(
+        "op", next((one for one in args if isinstance(one, dist.ReduceOp | dist.ReduceOp.RedOpType)), None)
+    )
+    return Collective(
+        number=number,
+        op=name,
+        group=group,
+        ranks=ranks,
+        shape=tuple(tensor.shape) if tensor is not None else (),
+        dtype=str(tensor.dtype).removeprefix("torch.") if tensor is not None else "",
+        reduce=_reduction(name, reduce),
+        src=source,
+        grad=tensor is not None and tensor.requires_grad,
+        given=_values(tensor) if tensor is not None else (),
+        tensor=tensor.data_ptr() if tensor is not None else 0,
+        done=False,
+    )
+
+
+def _reduction(name: str, reduce: Any) -> str:
+    if "reduce" not in name:
+        return ""
+    return "sum" if reduce is None else str(reduce).rpartition(".")[2].lower()
+
+
+def _tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """The tensor of this rank that goes in: for all_gather and the like the second one."""
+    found = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
+    return found[-1] if found else None
+
+
+def _values(tensor: Tensor) -> tuple[float, ...]:
+    if tensor.numel() > _SMALL or tensor.device.type != "cpu" or tensor.is_complex():
+        return ()
+    return tuple(float(value) for value in tensor.detach().reshape(-1).tolist())
+
+
+def _init(original: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
+    def init(*args: Any, **kwargs: Any) -> Any:
+        recorder.flush()
+        with unseen():
+            result = original(*args, **kwargs)
+        ranks = tuple(range(dist.get_world_size()))
+        recorder.emit(Group(what="init", backend=str(dist.get_backend()), rank=dist.get_rank(), ranks=ranks))
+        return result
+
+    return init
+
+
+def _new(original: Callable[..., Any], recorder: Recorder, groups: _Groups) -> Callable[..., Any]:
+    def new(*args: Any, **kwargs: Any) -> Any:
+        recorder.flush()
+        with unseen():
+            group = original(*args, **kwargs)
+        if isinstance(group, dist.ProcessGroup):
+            number = groups.add(group)
+            members = tuple(dist.get_process_group_ranks(group))
+            recorder.emit(Group(what="new", group=number, rank=dist.get_rank(), ranks=members))
+        return group
+
+    return new
+
+
+def _destroy(original: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
+    def destroy(*args: Any, **kwargs: Any) -> Any:
+        recorder.emit(Group(what="destroy"))
+        recorder.flush()
+        with unseen():
+            return original(*args, **kwargs)
+
+    return destroy

@@ -1,0 +1,139 @@
+"""What a DataLoader reads: the dataset under its Subsets, and a name for it that two runs can share."""
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler, Subset
+
+from lockstep.trace.events import Loader
+
+
+@dataclass
+class Stream:
+    """One data source of a script: the datasets that loaders were given, by identity."""
+
+    name: str
+    root: Any
+    passes: int = 0
+
+
+@dataclass
+class Streams:
+    """All that this process has met."""
+
+    _known: dict[int, tuple[Any, Stream]] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
+
+    def of(self, dataset: Any) -> Stream:
+        """The stream of a dataset; the same object is the same stream, also in a new loader."""
+        known = self._known.get(id(dataset))
+        if known is None or known[0]() is not dataset:
+            root = root_of(dataset)
+            base = f"{type(root).__name__}/{length(root)}/{length(dataset)}"
+            number = self._counts[base] = self._counts.get(base, -1) + 1
+            known = (_reference(dataset), Stream(f"{base}#{number}", root))
+            self._known[id(dataset)] = known
+        return known[1]
+
+
+def _reference(value: Any) -> Any:
+    try:
+        return weakref.ref(value)
+    except TypeError:  # lists and the like are kept instead
+        return lambda: value
+
+
+def root_of(dataset: Any) -> Any:
+    """What stands under all Subsets."""
+    while isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    return dataset
+
+
+def length(dataset: Any) -> int | None:
+    """len(), None where there is none."""
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError, AttributeError):
+        return None
+
+
+def root_ids(dataset: Any, ids: Sequence[Any]) -> tuple[int, ...] | None:
+    """Indices as the root dataset has them; None where they are no numbers."""
+    try:
+        while isinstance(dataset, Subset):
+            ids = [dataset.indices[index] for index in ids]
+            dataset = dataset.dataset
+        # A key of several parts (epoch, index) ends with the index.
+        return tuple(int(index[-1]) if isinstance(index, tuple) else int(index) for index in ids)
+    except (TypeError, ValueError, IndexError, KeyError):
+        return None
+
+
+def describe(loader: DataLoader[Any], number: int, stream: str, at: str) -> Loader:
+    """The event that introduces a loader."""
+    dataset = loader.dataset
+    iterable = isinstance(dataset, IterableDataset)
+    sampler = _innermost(loader)
+    return Loader(
+        loader=number,
+        stream=stream,
+        dataset=type(dataset).__name__,
+        root=type(root_of(dataset)).__name__,
+        root_length=length(root_of(dataset)),
+        length=None if iterable else length(dataset),
+        batches=length(loader),
+        batch_size=loader.batch_size,
+        sampler="" if iterable else type(sampler).__name__,
+        batch_sampler="" if loader.batch_sampler is None else type(loader.batch_sampler).__name__,
+        sampler_ranks=_number(sampler, "num_replicas"),
+        sampler_rank=_number(sampler, "rank"),
+        shuffle=_shuffle(sampler),
+        drop_last=bool(loader.drop_last or getattr(sampler, "drop_last", False)),
+        workers=loader.num_workers,
+        ids=not iterable,
+        split=_split(dataset),
+        at=at,
+    )
+
+
+def _innermost(loader: DataLoader[Any]) -> Any:
+    """The sampler that decides the order; inside a batch sampler where it has one."""
+    if isinstance(loader.dataset, IterableDataset):
+        return None
+    if loader.batch_sampler is not None and getattr(loader.batch_sampler, "sampler", None) is not None:
+        return loader.batch_sampler.sampler
+    return loader.sampler if loader.batch_size is not None or loader.batch_sampler is None else loader.batch_sampler
+
+
+def epoch_of(loader: DataLoader[Any]) -> int | None:
+    """The epoch that the sampler was told."""
+    for holder in (_innermost(loader), loader.batch_sampler):
+        epoch = _number(holder, "epoch")
+        if epoch is not None:
+            return epoch
+    return None
+
+
+def _number(holder: Any, name: str) -> int | None:
+    value = getattr(holder, name, None)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _shuffle(sampler: Any) -> bool | None:
+    if isinstance(sampler, RandomSampler):
+        return True
+    if isinstance(sampler, SequentialSampler):
+        return False
+    value = getattr(sampler, "shuffle", None)
+    return value if isinstance(value, bool) else None
+
+
+def _split(dataset: Any) -> str:
+    if not isinstance(dataset, Subset):
+        return ""
+    ids = root_ids(dataset, range(len(dataset)))
+    return blake2b(repr(ids).encode(), digest_size=8).hexdigest()
