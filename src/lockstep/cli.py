@@ -80,6 +80,54 @@ def run(
     raise typer.Exit(int(verb(script, tuple(arguments or ()), parse_nproc(nproc), record, steps)))
 
 
+@app.command()
+def verify(
+    program: Annotated[
+        str, typer.Argument(metavar="PROGRAM", help="A script, a recipe's YAML file, or with --compare a run.")
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ARGS]...", help="What the script gets; for a recipe key=value.")
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(metavar="SCRIPT", help="The single-process original. Without it: PROGRAM as one process."),
+    ] = None,
+    against_args: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Its arguments, where they are others.")
+    ] = None,
+    nproc: Annotated[int, typer.Option(min=2, metavar="N", help="Ranks of the distributed runs.")] = 2,
+    steps: Annotated[int, typer.Option(min=1, metavar="K", help="Optimizer steps that are compared.")] = 8,
+    accept: Annotated[
+        list[str] | None, typer.Option(metavar="CODE", help="Declare a deviation; may be repeated.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Go on after the first broken rung.")] = False,
+    resume_args: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Arguments that make the script go on from what it saved.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="The longest that one run may last.")] = 60.0,
+    spawns: Annotated[bool, typer.Option("--spawns", help="The script starts its ranks itself (mp.spawn).")] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="Compare two finished runs: --compare RUN RUN.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as one page.")] = None,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it as JSON.")] = None,
+    sarif: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it as SARIF, for code review.")] = None,
+) -> None:
+    """Prove that a script on N ranks is the training that one process does."""
+    from lockstep.verify import Reports, command, words
+
+    options = {
+        "against": against,
+        "against_args": words(against_args),
+        "num_ranks": nproc,
+        "steps": steps,
+        "accept": accept or [],
+        "all_rungs": everything,
+        "resume_args": words(resume_args),
+        "timeout_s": timeout,
+        "spawns": spawns,
+    }
+    raise typer.Exit(int(command(program, arguments or [], options, compare, Reports(html, json, sarif))))
+
+
 def parse_nproc(text: str) -> int | None:
     """A number of ranks; None for `auto`."""
     if text == "auto":

@@ -2,12 +2,16 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from lockstep import __version__
 from lockstep.core.errors import UserError, explain
+from lockstep.core.files import write_text
+from lockstep.core.outcome import Exit
 from lockstep.core.proof import Proof, Rung
 from lockstep.run import check_script
 
@@ -87,6 +91,88 @@ def _check(num_ranks: int, steps: int, accept: Sequence[str], timeout_s: float) 
     for code in accept:
         if not (len(code) == 5 and code.startswith("LS") and code[2:].isdecimal()):
             raise UserError(explain(f"accept {code}", "the code of a deviation, as LS116"))
+
+
+@dataclass(frozen=True)
+class Reports:
+    """Files that the proof is written to; None for not."""
+
+    html: Path | None = None
+    json: Path | None = None
+    sarif: Path | None = None
+
+
+def command(program: str, args: Sequence[str], options: Mapping[str, Any], compare: bool, reports: Reports) -> Exit:
+    """`lockstep verify` in the shell: choose what is proven, say how it goes, write the reports."""
+    for path in (reports.html, reports.json, reports.sarif):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise UserError(
+                explain(f"{path.parent} is not there", "a folder for the report", next_step="make it first")
+            )
+    told = _progress()
+    if compare:
+        if len(args) != 1:
+            raise UserError(explain(f"--compare with {1 + len(args)} runs", "two: --compare RUN RUN"))
+        from lockstep.proof.compare_runs import compare_runs
+
+        proof = compare_runs(Path(program), Path(args[0]))
+    elif program.endswith((".yaml", ".yml")) or "=" in program:
+        proof = _recipe(program, args, options, told)
+    else:
+        proof = verify(program, args, told=told, **options)
+    _write(proof, reports)
+    print(_text(proof, reports))
+    return proof.exit
+
+
+def _recipe(program: str, args: Sequence[str], options: Mapping[str, Any], told: Callable[[Rung], None]) -> Proof:
+    for name in ("against", "against_args", "resume_args"):
+        if options[name] is not None:
+            flag = "--" + name.replace("_", "-")
+            raise UserError(explain(f"{flag} with a recipe", "a recipe is its own reference, and resumes by itself"))
+    from lockstep.proof.recipe import prove_recipe
+    from lockstep.proof.takes import Settings
+
+    path, overrides = (None, [program, *args]) if "=" in program else (Path(program), list(args))
+    settings = Settings(options["num_ranks"], options["steps"], options["timeout_s"])
+    return prove_recipe(path, overrides, settings, tuple(options["accept"]), options["all_rungs"], told)
+
+
+def _progress() -> Callable[[Rung], None]:
+    """Each rung on the screen as it ends, where somebody looks; the report comes after."""
+    if not sys.stderr.isatty():
+        return lambda rung: None
+    return lambda rung: print(f"{rung.status:<8} {rung.name} ({rung.seconds:.1f} s)", file=sys.stderr)
+
+
+def _text(proof: Proof, reports: Reports) -> str:
+    from lockstep.core.report.text import text
+
+    written = [str(path) for path in (reports.html, reports.json, reports.sarif) if path is not None]
+    more = f"all of it: {', '.join(written)}" if written else "--html FILE or --json FILE writes all of it"
+    return text(proof, colour=sys.stdout.isatty(), root=str(Path.cwd()), more=more)
+
+
+def _write(proof: Proof, reports: Reports) -> None:
+    from lockstep.core.report.as_json import to_json
+    from lockstep.core.report.html import html
+    from lockstep.core.report.sarif import sarif
+    from lockstep.proof.codes import PAGES
+    from lockstep.rules.pages import pages
+
+    every = {**pages(), **PAGES}
+    root = str(Path.cwd())
+    makers: tuple[tuple[Path | None, Callable[[], str]], ...] = (
+        (reports.html, lambda: html(proof, every, root)),
+        (reports.json, lambda: to_json(proof)),
+        (reports.sarif, lambda: sarif(proof, every, root, __version__)),
+    )
+    for path, make in makers:
+        if path is not None:
+            try:
+                write_text(path, make())
+            except OSError as error:
+                raise UserError(explain(f"{path} cannot be written: {error.strerror}")) from None
 
 
 def words(text: str | None) -> list[str] | None:

@@ -101,12 +101,16 @@ class Moment:
 
 @dataclass(frozen=True)
 class Share:
-    """Who read what in one pass over a loader. ids: (num_ranks) tuples of sample indices in the order of reading."""
+    """Who read what in one pass over a loader. ids: (num_ranks) tuples of sample indices in the order of reading.
+
+    complete: every rank read the pass to its end.
+    """
 
     stream: str
     number: int
     length: int | None
     ids: tuple[tuple[int, ...], ...]
+    complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -152,5 +156,5 @@ class Proof:
         """FAILED where a rung failed, UNJUDGED where one could not be judged and no later one proves it, else DONE."""
         if self.broken is not None:
             return Exit.FAILED
-        unjudged = any(rung.status is Status.ABSTAIN and not rung.covered for rung in self.rungs)
+        unjudged = not self.rungs or any(rung.status is Status.ABSTAIN and not rung.covered for rung in self.rungs)
         return Exit.UNJUDGED if unjudged else Exit.DONE

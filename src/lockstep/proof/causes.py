@@ -29,7 +29,7 @@ def explained(hypotheses: list[Hypothesis]) -> tuple[Cause, ...]:
     """The causes, those that a trial confirms first; those that a trial refutes are left out."""
     causes = []
     for count, one in enumerate(hypotheses):
-        held = one.trial() if one.trial is not None and count < MOST_TRIALS else None
+        held = one.trial() if one.trial is not None and count < MOST_TRIALS else one.cause.confirmed
         if held is not False:
             causes.append(Cause(one.cause.text, one.cause.next_step, one.cause.code, held))
         if held:
@@ -118,15 +118,15 @@ def _scaled(stage: Stage, ratio: float) -> Hypothesis:
 def _factor_cause(stage: Stage, ratio: float) -> Cause:
     ranks, plan = stage.num_ranks, stage.layout()
     text = f"every gradient is {ratio:.9g} times the reference's"
+    if plan.micro > 1 and abs(ratio - plan.micro) < 1e-6:
+        text += f" ({plan.micro} micro-batches): the accumulated loss is not divided by the number of micro-batches"
+        return Cause(text, "divide the loss by the number of micro-batches", "LS411")
     if abs(ratio * ranks - 1) < 1e-6:
         text += f" (1 / {ranks} ranks): a loss that is a sum over samples is averaged over the ranks by DDP"
         return Cause(text, "multiply the loss by the number of ranks, or divide sums by the global count", "LS411")
     if abs(ratio - ranks) < 1e-6:
         text += f" ({ranks} ranks): gradients are summed over the ranks and not averaged"
         return Cause(text, "divide by the number of ranks once", "LS411")
-    if plan.micro > 1 and abs(ratio - plan.micro) < 1e-6:
-        text += f" ({plan.micro} micro-batches): the accumulated loss is not divided by the number of micro-batches"
-        return Cause(text, "divide the loss by the number of micro-batches", "LS411")
     return Cause(text, "look for a factor on the loss or on the gradients", "LS411")
 
 
@@ -178,6 +178,10 @@ def of_shard(stage: Stage, take: Take, result: Sharded) -> tuple[Cause, ...]:
         )
     if result.missed:
         found.append(_not_reduced(stage, result))
+    if "batch" in kinds:
+        text = "the program makes other samples of the same indices: augmentation, transforms or collate differ"
+        next_step = "use the same transforms; noise may differ by rank only where the original has noise"
+        found.append(Hypothesis(Cause(text, next_step, "LS409")))
     found += _stale(stage, take)
     if not result.missed and result.factor is None:
         found += _denominators(stage)
@@ -210,7 +214,7 @@ def _not_reduced(stage: Stage, result: Sharded) -> Hypothesis:
 def _denominators(stage: Stage) -> list[Hypothesis]:
     """Whether the true gradient is a mean of the ranks' local ones with other weights than 1/N: unequal counts."""
     weights = local_weights(stage)
-    if weights is None:
+    if weights is None or all(abs(weight - 1 / stage.num_ranks) < 1e-6 for weight in weights):
         return []
     shares = ", ".join(f"rank {rank} {weight:.4g}" for rank, weight in enumerate(weights))
     text = (

@@ -9,6 +9,7 @@ from lockstep.proof import values
 from lockstep.proof.align import StepView, paired, parameter_names, views
 from lockstep.proof.takes import Take
 from lockstep.trace.events import Backward, Batch, Collective, Forward, Module
+from lockstep.trace.sink import read_tensor
 from lockstep.trace.trace import RankTrace
 
 
@@ -44,19 +45,29 @@ def compare(reference: Take, take: Take) -> Mirrored:
     """The reference's one process against every rank of a mirror take."""
     one = reference.trace.ranks[0]
     names = parameter_names(one)
-    steps = []
-    for rank in take.trace.ranks:
-        pairs = paired(one, rank)
-        for count, (wanted, seen) in enumerate(pairs):
-            found = _differences(reference, take, rank.rank, wanted, seen, names)
-            if found:
-                mine = values.gradients(take, rank.rank, seen)
-                factor = values.factor(values.gradients(reference, 0, wanted), mine)
-                return Mirrored(count, tuple(found), factor, _talks(seen))
-        steps.append(len(pairs))
+    ranks = [paired(one, rank) for rank in take.trace.ranks]
+    for rank, pairs in zip(take.trace.ranks, ranks, strict=True):
         if not pairs and views(one):
             return Mirrored(0, (_no_steps(rank),))
-    return Mirrored(min(steps, default=0))
+    steps = min((len(pairs) for pairs in ranks), default=0)
+    for count in range(steps):
+        for number, pairs in enumerate(ranks):
+            wanted, seen = pairs[count]
+            found = _differences(reference, take, number, wanted, seen, names)
+            if found:
+                # What one rank did to its batch reaches the others by the gradients: look for the first cause on all.
+                first = next(
+                    (at for rank, pairs in enumerate(ranks) if (at := early(reference, take, rank, *pairs[count]))), []
+                )
+                found = [*_of(found, "start"), *first, *_loss(number, wanted, seen), *_of(found, "")]
+                factor = values.factor(values.gradients(reference, 0, wanted), values.gradients(take, number, seen))
+                return Mirrored(count, tuple(found), factor, _talks(seen))
+    return Mirrored(steps)
+
+
+def _of(found: list[Difference], what: str) -> list[Difference]:
+    """Those at the start, or all others."""
+    return [one for one in found if (one.what == "start") == (what == "start")]
 
 
 def _no_steps(rank: RankTrace) -> Difference:
@@ -83,17 +94,7 @@ def _differences(
     if after and not found:
         name = names.get((wanted.step.optimizer, after[0]), after[0])
         found.append(Difference(number, "parameter", name, rank, *_pair(reference, take, rank, wanted, seen, after[0])))
-    if not found:
-        return []
-    return [*_starts_first(found), *early(rank, wanted, seen), *_loss(rank, wanted, seen), *_others(found)]
-
-
-def _starts_first(found: list[Difference]) -> list[Difference]:
-    return [one for one in found if one.what == "start"]
-
-
-def _others(found: list[Difference]) -> list[Difference]:
-    return [one for one in found if one.what != "start"]
+    return found
 
 
 def _unequal(wanted: Mapping[str, str], seen: Mapping[str, str]) -> list[str]:
@@ -139,7 +140,7 @@ def _pair(
     return values.shown(other.arrays[key]), values.shown(one.arrays[key]), values.errors(one, other).get(key)
 
 
-def early(rank: int, wanted: StepView, seen: StepView) -> list[Difference]:
+def early(reference: Take, take: Take, rank: int, wanted: StepView, seen: StepView) -> list[Difference]:
     """What differs before the loss: the batch, then the first module whose output does."""
     number = wanted.step.step
     for count, (one, other) in enumerate(zip(wanted.of(Batch), seen.of(Batch), strict=False)):
@@ -149,13 +150,22 @@ def early(rank: int, wanted: StepView, seen: StepView) -> list[Difference]:
     for event in wanted.of(Module):
         other_output = outputs.get((event.model, event.name, event.call))
         if other_output is not None and other_output.digest != event.digest:
-            place = Place.parse(other_output.at)
-            return [Difference(number, "output", event.name or "the model", rank, place=place)]
+            return [_output(reference, take, number, rank, event, other_output)]
     inputs = [[event.inputs for event in view.of(Forward) if event.grad] for view in (wanted, seen)]
     if inputs[0] and inputs[1] and inputs[0] != inputs[1]:
         place = Place.parse(next(event.at for event in seen.of(Forward)))
         return [Difference(number, "input", "of the model", rank, "another", "the reference's", place=place)]
     return []
+
+
+def _output(reference: Take, take: Take, number: int, rank: int, event: Module, other: Module) -> Difference:
+    one = read_tensor(reference.folder, 0, event.tensor)
+    seen = read_tensor(take.folder, rank, other.tensor)
+    texts = [values.shown(value) if value is not None else "" for value in (seen, one)]
+    error = None
+    if one is not None and seen is not None and one.shape == seen.shape:
+        error = values.total(values.errors(values.Values({"": one}), values.Values({"": seen})))
+    return Difference(number, "output", event.name or "the model", rank, *texts, error, Place.parse(other.at))
 
 
 def _batch(number: int, rank: int, count: int, one: Batch, other: Batch) -> Difference:

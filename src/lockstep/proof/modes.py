@@ -10,8 +10,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import _global_optimizer_pre_hooks, register_optimizer_step_pre_hook
 
 from lockstep.runtime.parallel import batch_norm
 from lockstep.trace import double
@@ -68,7 +69,7 @@ class Mode:
         if self.start is not None:
             _transplanted(recorder, self.start)
         if self.factor != 1.0:
-            recorder.patch(torch.Tensor, "backward", lambda original: _scaled(original, self.factor))
+            recorder.patch(torch.autograd, "backward", lambda original: _scaled(original, self.factor))
         _before_steps(self)
 
 
@@ -104,6 +105,8 @@ def _norms(which: str) -> None:
             return _BatchNorm.forward(norm, input)
         return original(norm, input) if input.is_cuda else batch_norm.normalise(norm, input)
 
+    # The wrapper refuses such layers on a CPU before they could refuse themselves.
+    DistributedDataParallel._passing_sync_batchnorm_handle = lambda wrapper, module: None  # type: ignore
     nn.SyncBatchNorm.forward = forward  # type: ignore[method-assign]
     if which == "synced":
         for kind in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
@@ -131,8 +134,9 @@ def _transplanted(recorder: Recorder, folder: Path) -> None:
 
 
 def _scaled(original: Callable[..., None], factor: float) -> Callable[..., None]:
-    def backward(loss: Any, *args: Any, **kwargs: Any) -> None:
-        original(loss * factor, *args, **kwargs)
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
+        scaled = tensors * factor if isinstance(tensors, torch.Tensor) else [one * factor for one in tensors]
+        original(scaled, *args, **kwargs)
 
     return backward
 
@@ -149,7 +153,9 @@ def _before_steps(mode: Mode) -> None:
                 group["lr"] = rate
         mine[1] += 1
 
-    register_optimizer_step_pre_hook(before)
+    handle = register_optimizer_step_pre_hook(before)
+    # Before the recorder looks.
+    _global_optimizer_pre_hooks.move_to_end(handle.id, last=False)
 
 
 def _average(optimizer: Optimizer) -> None:

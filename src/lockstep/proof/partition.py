@@ -24,7 +24,7 @@ def partition(trace: Trace, findings: tuple[Finding, ...], serious: tuple[Findin
     first = training[0]
     each = " + ".join(str(len(ids)) for ids in first.ids)
     length = f" of {first.length}" if first.length is not None else ""
-    whole = "read to its end" if _ended(trace, first) else "as far as it was read"
+    whole = "read to its end" if first.complete else "as far as it was read"
     said = (
         f"{len(training)} training pass{'es' * (len(training) > 1)}; the first, {whole}: {each} samples{length}, "
         f"{_overlap(first)} on more than one rank"
@@ -45,13 +45,6 @@ def _is_training(trace: Trace, stream: str) -> bool:
     return any(batch.grad for rank in trace.ranks for batch in rank.of(Batch) if batch.stream == stream)
 
 
-def _ended(trace: Trace, share: Share) -> bool:
-    return all(
-        any(end.stream == share.stream and end.number == share.number for end in rank.of(PassEnd))
-        for rank in trace.ranks
-    )
-
-
 def shares(trace: Trace) -> tuple[Share, ...]:
     """Every pass of every stream with the samples of each rank; content stands for indices where there are none."""
     read: dict[tuple[str, int], list[list[int]]] = {}
@@ -64,7 +57,8 @@ def shares(trace: Trace) -> tuple[Share, ...]:
             else:
                 mine.extend(numbers.setdefault(one, len(numbers)) for one in samples(batch))
     lengths = {event.stream: event.root_length for rank in trace.ranks for event in rank.of(Loader)}
+    ended = [{(event.stream, event.number) for event in rank.of(PassEnd)} for rank in trace.ranks]
     return tuple(
-        Share(stream, number, lengths.get(stream), tuple(tuple(ids) for ids in ranks))
-        for (stream, number), ranks in read.items()
+        Share(key[0], key[1], lengths.get(key[0]), tuple(tuple(ids) for ids in ranks), all(key in one for one in ended))
+        for key, ranks in read.items()
     )

@@ -43,7 +43,7 @@ def prove(question: Question, told: Callable[[Rung], None] = lambda rung: None) 
             shares=shares(plain.trace)[:8] if plain is not None else (),
             timeline=timeline(plain.trace, rungs) if plain is not None else (),
             digests=_digests(question),
-            sources=_sources(rungs),
+            sources=sources(rungs),
             seconds=time.monotonic() - began,
         )
 
@@ -59,7 +59,7 @@ def _digests(question: Question) -> dict[str, str]:
     }
 
 
-def _sources(rungs: list[Rung]) -> dict[str, str]:
+def sources(rungs: list[Rung]) -> dict[str, str]:
     """Text of the files that findings and differences point into."""
     places = [one.place for rung in rungs for one in rung.differences]
     places += [witness.place for rung in rungs for finding in rung.findings for witness in finding.witnesses]

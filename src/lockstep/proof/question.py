@@ -59,7 +59,6 @@ class Stage:
         """The same stage for trials of the distributed program with one rank."""
         alone = copy(self)
         alone.num_ranks = 1
-        alone._made = {name: take for name, take in self._made.items() if name == "reference"}
         return alone
 
     @property
@@ -68,9 +67,11 @@ class Stage:
         return "synced" if "LS116" in self.question.accept else "own"
 
     def _once(self, name: str, make: Callable[[str], Take]) -> Take:
-        if name not in self._made:
-            self._made[name] = make(name)
-        return self._made[name]
+        # What one rank does is another take than what several do; the references serve both.
+        key = name if name.startswith("reference") or self.num_ranks > 1 else f"{name}, one rank"
+        if key not in self._made:
+            self._made[key] = make(name)
+        return self._made[key]
 
     def _original(self, name: str, mode: Mode, feed: FeedPlan) -> Take:
         feed.folder.mkdir()

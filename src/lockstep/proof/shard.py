@@ -10,7 +10,7 @@ from lockstep.core.proof import Difference
 from lockstep.proof import values
 from lockstep.proof.align import StepView, paired, parameter_names, views
 from lockstep.proof.takes import Take
-from lockstep.trace.events import Batch, Module
+from lockstep.trace.events import Backward, Batch, Module
 from lockstep.trace.sink import read_tensor
 
 BUG = 1e-9
@@ -77,7 +77,7 @@ def _step(
     if not wanted.step.number:
         differences += _start(reference, take, wanted, seen[0], names)
     if error > BUG:
-        differences += _outputs(reference, take, wanted, seen)
+        differences += _outputs(reference, take, wanted, seen) or _losses(wanted, seen)
         differences += _worst(truth, found[worst], errors[worst], worst, wanted, seen[worst], names)
     if wanted.step.lr != seen[0].step.lr and not _close(wanted.step.lr, seen[0].step.lr):
         texts = ", ".join(f"{rate:.6g}" for rate in seen[0].step.lr), ", ".join(f"{r:.6g}" for r in wanted.step.lr)
@@ -187,6 +187,20 @@ def _outputs(reference: Take, take: Take, wanted: StepView, seen: list[StepView]
             where = Place.parse(parts[0].at) if parts[0] is not None else None
             return [Difference(number, "output", event.name or "the model", None, *texts, error, where)]
     return []
+
+
+def _losses(wanted: StepView, seen: list[StepView]) -> list[Difference]:
+    """Every output is right: does the mean of the ranks' losses differ?"""
+    truth = [event.loss for event in wanted.of(Backward) if event.loss is not None]
+    mine = [event for view in seen for event in view.of(Backward) if event.loss is not None]
+    if not truth or not mine:
+        return []
+    one, other = sum(truth) / len(truth), sum(event.loss or 0.0 for event in mine) / len(mine)
+    error = abs(one - other) / abs(one) if one else abs(other)
+    if error <= BUG:
+        return []
+    texts = f"{other:.9g} (mean over the ranks)", f"{one:.9g}"
+    return [Difference(wanted.step.step, "loss", "", None, *texts, error, Place.parse(mine[0].at))]
 
 
 def _rows(ranks: list[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:

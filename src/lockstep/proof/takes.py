@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -93,25 +93,44 @@ class Studio:
             steps: stop after so many optimizer steps, None for never.
             workspace: go on in this copy of the user's folder instead of a fresh one.
         """
-        began = time.monotonic()
-        home = self.folder / f"{len(self.takes):02d}-{name.replace(' ', '-')}"
-        (home / "trace").mkdir(parents=True)
+        home = self.home(name)
         if workspace is None:
             workspace = home / "work"
             sandbox.copy_folder(program.cwd.resolve(), workspace)
         plan = Plan(home / "trace", True, keep, steps)
         inner = _moved(program, workspace)
-        prepare = _Prepared(mode, workspace, home)
+        prepare = Prepared(mode, workspace, home)
+        args = (inner, plan, feed, replace(manner, threads=1, prepare=prepare))
+        ranks = 1 if self.settings.spawns else num_ranks
+        return self.launch(name, script_rank, args, ranks, home, workspace, program.cwd.resolve())
+
+    def home(self, name: str) -> Path:
+        """The folder of the take that comes next, with one for its trace in it."""
+        home = self.folder / f"{len(self.takes):02d}-{name.replace(' ', '-')}"
+        (home / "trace").mkdir(parents=True)
+        return home
+
+    def launch(
+        self,
+        name: str,
+        target: Callable[..., None],
+        args: tuple[Any, ...],
+        num_ranks: int,
+        home: Path,
+        workspace: Path,
+        source: Path,
+    ) -> Take:
+        """Run ranks that record themselves, and read what they have left.
+
+        Args:
+            target, args: what each rank runs.
+            home: of this take. workspace: where it runs. source: the folder that the workspace is a copy of.
+        """
+        began = time.monotonic()
         watch = _Watch(home, self.settings.limit_s, self.settings.quiet_s)
         with _quiet_stdin():
-            outcome = run_local(
-                script_rank,
-                (inner, plan, feed, replace(manner, threads=1, prepare=prepare)),
-                1 if self.settings.spawns else num_ranks,
-                work_dir=home,
-                until=watch,
-            )
-        take = _result(name, home, outcome, workspace, program.cwd.resolve(), time.monotonic() - began)
+            outcome = run_local(target, args, num_ranks, work_dir=home, until=watch)
+        take = _result(name, home, outcome, workspace, source, time.monotonic() - began)
         self.takes.append(take)
         return take
 
@@ -138,7 +157,7 @@ def _moved(program: Program, workspace: Path) -> Program:
 
 
 @dataclass(frozen=True)
-class _Prepared:
+class Prepared:
     """In the rank, before the script: its own streams, its own files, and the mode."""
 
     mode: Mode
@@ -146,6 +165,7 @@ class _Prepared:
     home: Path
 
     def __call__(self, recorder: Any, feed: Any) -> None:
+        """Called when the hooks are in place."""
         sandbox.guard_links(self.workspace)
         path = self.home / f"output-{recorder.rank:05d}.txt"
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -91,7 +91,8 @@ class Seed(Event):
 @dataclass(frozen=True, kw_only=True)
 class RandomState(Event):
     """Digests of the generators' states, "" where not looked at. when: `wrap`, `pass` (a pass over a loader begins),
-    `fetch` (a batch is asked for), `batch` (it was handed out), `forward` (a training forward begins)."""
+    `fetch` (a batch is asked for), `batch` (it was handed out), `forward` (a training forward begins),
+    `backward` (a backward pass begins)."""
 
     when: str
     torch: str = ""

@@ -16,7 +16,7 @@ from lockstep.trace import batches
 from lockstep.trace.seeds import seed_all
 from lockstep.trace.streams import root_ids, root_of
 
-Role = Literal["record", "mirror", "shard"]
+Role = Literal["record", "mirror", "shard", "own"]
 _torch_save, _torch_load = torch.save, torch.load
 
 
@@ -26,7 +26,7 @@ class FeedPlan:
 
     Attributes:
         role: `record`: the script's own order, kept for others. `mirror`: the reference's batches, whole. `shard`: a
-            rank's part of them.
+            rank's part of them. `own`: the script's own order, nothing kept.
         folder: where the record is kept, or lies.
         rank, num_ranks: whose part (shard).
         grow: so many batches of the script's own make one (record).
@@ -35,6 +35,8 @@ class FeedPlan:
         whole: streams that every rank reads whole (shard).
         double: floating values become float64.
         content: batches are kept and replayed as they were collated, instead of through the dataset.
+        begun: (stream, passes, batches): what an earlier process has read before this one, whole passes and batches of
+            the pass that goes on. Randomness is as if this process had read them (own, mirror).
     """
 
     role: Role
@@ -47,6 +49,7 @@ class FeedPlan:
     whole: tuple[str, ...] = ()
     double: bool = False
     content: bool = False
+    begun: tuple[tuple[str, int, int], ...] = ()
 
 
 @dataclass
@@ -71,12 +74,21 @@ class Feed:
         if self.plan.role == "record":
             yield from self._recorded(loader, stream, number)
             return
+        passes, first = self._begun(stream, number)
+        if self.plan.role == "own":
+            yield from self._native(loader, stream, number + passes, first)
+            return
+        number += passes
         known = self._match(stream)
-        file = _file(self.plan.folder, known, number) if known is not None else None
+        file = pass_file(self.plan.folder, known, number) if known is not None else None
         if file is None or not file.exists():  # the reference has no such pass
             yield from self._native(loader, stream, number)
             return
         yield from self._replayed(loader, stream, number, _torch_load(file, weights_only=False))
+
+    def _begun(self, stream: str, number: int) -> tuple[int, int]:
+        passes, batches = next(((one[1], one[2]) for one in self.plan.begun if one[0] == stream), (0, 0))
+        return passes, batches if number == 0 else 0
 
     def _match(self, stream: str) -> str | None:
         if stream not in self.matched:
@@ -95,7 +107,7 @@ class Feed:
                 continue
             ids, content = self._handed(loader, batch, (stream, number, count))
             kept.append(Kept(ids, content) if self.plan.content else batch)
-            _torch_save(kept, _file(self.plan.folder, stream, number))
+            _torch_save(kept, pass_file(self.plan.folder, stream, number))
             yield ids, content
 
     def _introduce(self, stream: str) -> None:
@@ -156,8 +168,8 @@ class Feed:
                 self.current = Slice(plan.rank * rows, (plan.rank + 1) * rows, rows * plan.num_ranks)
                 yield joined.rows(first, first + rows)
 
-    def _native(self, loader: DataLoader[Any], stream: str, number: int) -> Iterator[tuple[Any, Any]]:
-        for count, one in enumerate(self._own(loader)):
+    def _native(self, loader: DataLoader[Any], stream: str, number: int, first: int = 0) -> Iterator[tuple[Any, Any]]:
+        for count, one in enumerate(self._own(loader), first):
             yield self._handed(loader, one, (stream, number, count))
 
     def _handed(self, loader: DataLoader[Any], one: "Kept", key: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -249,7 +261,8 @@ def _grown(own: Iterator[Kept], grow: int, loader: DataLoader[Any]) -> Iterator[
         yield Kept.join(held)
 
 
-def _file(folder: Path, stream: str, number: int) -> Path:
+def pass_file(folder: Path, stream: str, number: int) -> Path:
+    """Where the batches of one pass are kept."""
     name = "".join(letter if letter.isalnum() else "-" for letter in stream)
     return folder / f"pass-{name}-{number}.pt"
 

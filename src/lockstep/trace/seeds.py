@@ -23,6 +23,10 @@ class Generator(torch._C.Generator):  # type: ignore[name-defined,misc,unused-ig
         return made
 
 
+class NumpyGenerator(np.random.Generator):
+    """numpy's generator, which by itself takes no weak reference."""
+
+
 def track(generator: Any) -> None:
     """Remember a generator for `seed_all`."""
     _generators[:] = [one for one in _generators if one() is not None]

@@ -95,7 +95,9 @@ def _collective(
     original: Callable[..., Any], name: str, recorder: Recorder, groups: _Groups, counter: Iterator[int]
 ) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        if getattr(_inside, "depth", 0) or not recorder.alive:
+        # Who is no member of the group does nothing: torch returns at once.
+        outside = any(one is dist.GroupMember.NON_GROUP_MEMBER for one in (*args, *kwargs.values()))
+        if getattr(_inside, "depth", 0) or outside or not recorder.alive:
             return original(*args, **kwargs)
         event = _event(name, next(counter), args, kwargs, groups)
         recorder.emit(event)

@@ -20,9 +20,9 @@ MOST_TOUCHES = 20_000
 """Events in all, so that a script that writes a file a sample does not fill the disk with its trace."""
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
-_WALKING = os.O_DIRECTORY | os.O_NONBLOCK  # os.scandir's and rmtree's way of opening, no reading of a file
 _CACHES = (".cache", ".config", ".triton", ".local")
 _CODE = (".py", ".pyc", ".pyo", ".so")
+_INSTALLED = ("site-packages", "dist-packages", "__pycache__", "torchinductor_")  # anywhere in a path
 
 
 def install(recorder: Recorder) -> None:
@@ -49,7 +49,6 @@ class _Files:
             "os.mkdir": lambda args: self._touched("mkdir", args[0], args[2]),
             "os.rename": lambda args: self._touched("rename", args[0], args[2], args[1]),
             "os.remove": lambda args: self._touched("remove", args[0], args[1]),
-            "os.rmdir": lambda args: self._touched("remove", args[0], args[1]),
             "shutil.rmtree": lambda args: self._touched("remove", args[0]),
             "os.symlink": lambda args: self._touched("write", args[1], args[2]),
             "os.link": lambda args: self._touched("write", args[1], args[3]),
@@ -95,15 +94,18 @@ class _Files:
         flags = flags if isinstance(flags, int) else 0
         if flags & _WRITING or (isinstance(mode, str) and set(mode) & set("wax+")):
             self._touched("write", raw, append=bool(flags & os.O_APPEND))
-        elif not flags & _WALKING and len(self._read) < MOST_READS:
+        elif len(self._read) < MOST_READS:
             self._reads(self._path(raw))
 
     def _reads(self, path: str) -> None:
         """Only the first reading of a file, and only where the user keeps files: data can be millions of them."""
+        if path in self._read or path.endswith(_CODE):
+            return
         ours = path.startswith(self._cwd) or path in self._wrote or str(Path(path).parent) in self._wrote
-        if ours and path not in self._read and not path.endswith(_CODE) and self._recorder.where():
+        # Only what is there as a file: shutil opens folders, by names that are relative to another folder.
+        if ours and Path(path).is_file() and self._recorder.where():
             self._read.add(path)
-            self._tell(File(op="read", path=path, exists=Path(path).exists()))
+            self._tell(File(op="read", path=path, exists=True))
 
     def _touched(self, op: str, raw: Any, descriptor: int = -1, target: Any = "", append: bool = False) -> None:
         if descriptor not in (-1, None):  # relative to an open folder, whose name nobody tells
@@ -128,7 +130,7 @@ class _Files:
         if not isinstance(raw, str | bytes | os.PathLike):
             return ""
         path = os.path.normpath(Path(os.fsdecode(raw)).absolute())
-        installed = "site-packages" in path or "dist-packages" in path or "__pycache__" in path
+        installed = any(part in path for part in _INSTALLED)
         return "" if installed or path.startswith(self._foreign) else path
 
 

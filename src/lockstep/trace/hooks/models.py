@@ -282,6 +282,8 @@ def _backward(original: Callable[..., Any], models: Models) -> Callable[..., Any
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling() or not models.recorder.alive:
             return original(tensors, *args, **kwargs)
+        if models.recorder.detailed:
+            random_state(models.recorder, "backward")
         models.recorder.emit(_told_backward(tensors, args, kwargs, models))
         models.recorder.flush()
         try:

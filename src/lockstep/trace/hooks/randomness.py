@@ -53,6 +53,9 @@ def _generator(recorder: Recorder) -> type:
 def _tracked(original: Callable[..., Any]) -> Callable[..., Any]:
     def default_rng(*args: Any, **kwargs: Any) -> Any:
         made = original(*args, **kwargs)
+        if isinstance(made, seeds.NumpyGenerator):  # it was given one, and gives it back
+            return made
+        made = seeds.NumpyGenerator(made.bit_generator)
         seeds.track(made)
         return made
 
