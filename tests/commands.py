@@ -86,9 +86,9 @@ class Command:
         return Done(code, stdout, stderr)
 
 
-def lockstep(folder: Path, *argv: str, env: Mapping[str, str] | None = None) -> Done:
+def lockstep(folder: Path, *argv: str, env: Mapping[str, str] | None = None, timeout_s: float = 120) -> Done:
     """Run `lockstep argv` in a folder to its end."""
-    return Command(folder, *argv, env=env).wait()
+    return Command(folder, *argv, env=env).wait(timeout_s)
 
 
 def _main(

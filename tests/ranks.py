@@ -24,7 +24,15 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-PRELOAD = ["torch", "torch.distributed", "torch.nn.parallel", "pytest", "lockstep.runtime.training"]
+PRELOAD = [
+    "torch",
+    "torch.distributed",
+    "torch.nn.parallel",
+    "torch._dynamo",  # the wrapper imports both, for a second and a half
+    "torch._inductor",
+    "pytest",
+    "lockstep.runtime.training",
+]
 GRACE_S = 3.0  # after the first failure the other ranks get this long to fail by themselves, with their own traceback
 STACK_S = 0.5  # how long a hung rank may take to write its stack
 

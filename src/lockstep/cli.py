@@ -73,11 +73,12 @@ def run(
     ] = "auto",
     record: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep what every rank did in this folder.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, metavar="K", help="Stop after K optimizer steps.")] = None,
+    nodes: Annotated[bool, typer.Option("--nodes", help="Tell every rank that it is alone on its node.")] = False,
 ) -> None:
     """Run a script on N ranks, unchanged, and record what every rank did."""
     from lockstep.run import run as verb
 
-    raise typer.Exit(int(verb(script, tuple(arguments or ()), parse_nproc(nproc), record, steps)))
+    raise typer.Exit(int(verb(script, tuple(arguments or ()), parse_nproc(nproc), record, steps, nodes)))
 
 
 @app.command()

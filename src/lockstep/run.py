@@ -6,7 +6,14 @@ from lockstep.core.errors import UserError, explain
 from lockstep.core.outcome import Exit
 
 
-def run(script: Path, argv: tuple[str, ...], nproc: int | None, record: Path | None, steps: int | None) -> Exit:
+def run(
+    script: Path,
+    argv: tuple[str, ...],
+    nproc: int | None,
+    record: Path | None,
+    steps: int | None,
+    nodes: bool = False,
+) -> Exit:
     """Start the script and wait for its end.
 
     Args:
@@ -14,6 +21,7 @@ def run(script: Path, argv: tuple[str, ...], nproc: int | None, record: Path | N
         nproc: ranks; None for all GPUs, or on a CPU at most 2. 1 starts it as `python script.py`.
         record: folder for the trace; made if absent. None to record nothing.
         steps: stop after so many optimizer steps; None for never.
+        nodes: every rank is told that it is alone on a node of its own, which shows who writes once a node.
     """
     check_script(script)
     if record is None:
@@ -27,7 +35,7 @@ def run(script: Path, argv: tuple[str, ...], nproc: int | None, record: Path | N
 
     ranks = nproc or default_ranks("auto")
     program = Program(script.resolve(), argv, Path.cwd())
-    manner = Manner(single=ranks == 1)
+    manner = Manner(single=ranks == 1, nodes=nodes)
     plan = Plan(record.resolve(), steps=steps)
     return launch_local(script_rank, (program, plan, None, manner), ranks, work_dir=record)
 

@@ -1,15 +1,17 @@
-"""`lockstep verify`: prove that a distributed program is the training that one process does. Callable: `lockstep.verify`."""
+"""`lockstep verify`: prove that a distributed program is the training that one process does. Also a function."""
 
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
 from lockstep import __version__
-from lockstep.core.errors import UserError, explain
+from lockstep.core.errors import RunError, UserError, explain
 from lockstep.core.files import write_text
 from lockstep.core.outcome import Exit
 from lockstep.core.proof import Proof, Rung
@@ -59,12 +61,16 @@ def verify(
     if against is not None:
         check_script(Path(against))
     _check(num_ranks, steps, accept, timeout_s)
+    folder = Path(cwd or Path.cwd()).resolve()
+    if "torch" in sys.modules:
+        # Ranks are forked, and a process that may have used torch before must not be.
+        options = _options(against, against_args, num_ranks, steps, accept, all_rungs, resume_args, timeout_s, spawns)
+        return _apart([str(program.resolve()), *options, "--", *args], folder, told)
     from lockstep.proof.prove import prove
     from lockstep.proof.question import Question
     from lockstep.proof.takes import Settings
     from lockstep.trace.script import Program
 
-    folder = Path(cwd or Path.cwd()).resolve()
     mine = Program(program.resolve(), tuple(args), folder)
     original = None
     if against is not None or against_args is not None:
@@ -79,6 +85,47 @@ def verify(
         None if resume_args is None else tuple(resume_args),
     )
     return prove(question, told or (lambda rung: None))
+
+
+def _options(
+    against: str | Path | None,
+    against_args: Sequence[str] | None,
+    num_ranks: int,
+    steps: int,
+    accept: Sequence[str],
+    all_rungs: bool,
+    resume_args: Sequence[str] | None,
+    timeout_s: float,
+    spawns: bool,
+) -> list[str]:
+    """The same on the command line."""
+    found = ["--nproc", str(num_ranks), "--steps", str(steps), "--timeout", str(timeout_s)]
+    found += ["--against", str(Path(against).resolve())] if against is not None else []
+    found += ["--against-args", shlex.join(against_args)] if against_args is not None else []
+    found += ["--resume-args", shlex.join(resume_args)] if resume_args is not None else []
+    found += [word for code in accept for word in ("--accept", code)]
+    return found + ["--all"] * all_rungs + ["--spawns"] * spawns
+
+
+def _apart(argv: list[str], folder: Path, told: Callable[[Rung], None] | None) -> Proof:
+    """In a process of its own."""
+    from lockstep.core.report.as_json import from_json
+
+    with TemporaryDirectory() as place:
+        written = Path(place, "proof.json")
+        command = [sys.executable, "-m", "lockstep", "verify", "--json", str(written), *argv]
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+        )
+        if done.returncode == Exit.MISUSE:
+            raise UserError(done.stderr.strip())
+        if not written.exists():
+            raise RunError(explain("the proof did not come to its end", next_step=done.stderr.strip()[-2000:]))
+        proof = from_json(written.read_text(encoding="utf-8"))
+    for rung in proof.rungs:
+        if told is not None:
+            told(rung)
+    return proof
 
 
 def _check(num_ranks: int, steps: int, accept: Sequence[str], timeout_s: float) -> None:
@@ -120,6 +167,7 @@ def command(program: str, args: Sequence[str], options: Mapping[str, Any], compa
         proof = _recipe(program, args, options, told)
     else:
         proof = verify(program, args, told=told, **options)
+    assert isinstance(proof, Proof)
     _write(proof, reports)
     print(_text(proof, reports))
     return proof.exit

@@ -15,10 +15,10 @@ from lockstep.trace.script import Program, run_script
 from lockstep.trace.whoami import Whoami
 
 _TORCHRUN = (
-    "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME "
-    "MASTER_ADDR MASTER_PORT TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS "
-    "TORCHELASTIC_USE_AGENT_STORE"
-).split()
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+    *("ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"),
+    *("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_USE_AGENT_STORE"),
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Manner:
     prepare: Callable[[Recorder, Feed | None], None] | None = None
 
 
-def script_rank(program: Program, plan: Plan, feed: FeedPlan | None = None, manner: Manner = Manner()) -> None:  # noqa: B008
+def script_rank(program: Program, plan: Plan, feed: FeedPlan | None = None, manner: Manner = Manner()) -> None:
     """What a launched rank runs: the script under the recorder."""
     place = Place.from_environment()
     folder = record.failures_folder()

@@ -47,7 +47,7 @@ def paired(reference: RankTrace, rank: RankTrace) -> list[tuple[StepView, StepVi
 
 def parameter_names(rank: RankTrace) -> dict[tuple[int, str], str]:
     """{(optimizer, key): name} for people: `layers.1.weight`, with the model's number where there are several."""
-    told = [event for event in rank.of(Optimizer)]
+    told = list(rank.of(Optimizer))
     several = len({name.partition(":")[0] for event in told for name in event.names if name}) > 1
     return {
         (event.optimizer, key): (name if several else name.partition(":")[2]) or f"parameter {key}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +67,7 @@ def of_mirror(stage: Stage, take: Take, result: Mirrored, alone: bool = False) -
     return explained(found)
 
 
-def _holds(stage: Stage, name: str, reference: Take | None = None, **changes: object) -> bool:
+def _holds(stage: Stage, name: str, reference: Take | None = None, **changes: Any) -> bool:
     take = stage.mirror(name, **changes)
     return mirror.compare(reference or stage.reference(), take).exact
 
@@ -132,7 +133,7 @@ def _factor_cause(stage: Stage, ratio: float) -> Cause:
 
 def _stale(stage: Stage, take: Take) -> list[Hypothesis]:
     reference, rank = stage.reference().trace.ranks[0], take.trace.ranks[0]
-    mine = [event for event in rank.of(Optimizer)]
+    mine = list(rank.of(Optimizer))
     if not mine:
         return []
     lost = [key for event in mine for key, name in zip(event.keys, event.names, strict=True) if not name]
@@ -188,7 +189,7 @@ def of_shard(stage: Stage, take: Take, result: Sharded) -> tuple[Cause, ...]:
     return explained(found)
 
 
-def _agrees(stage: Stage, name: str, **changes: object) -> bool:
+def _agrees(stage: Stage, name: str, **changes: Any) -> bool:
     return shard.compare(stage.double_reference(), stage.shard(name, **changes)).passed
 
 

@@ -6,7 +6,7 @@ PAGES: dict[str, tuple[str, str]] = {
         """The global batch is the original's, or a larger one was declared.
 
 What must hold: one optimizer step takes as many samples over all ranks as the original takes in one process.
-Why: a larger batch is another training: fewer steps an epoch, another best learning rate, a schedule that ends elsewhere.
+Why: a larger batch is another training: fewer steps an epoch, another best learning rate, and another schedule.
 How it shows: the batch size of the loader was kept, so N ranks take N times as many samples a step.
 Fix: divide the batch size by the number of ranks. Or declare it: --accept LS408.
 Example: DataLoader(data, batch_size=64) on 4 ranks is a global batch of 256; batch_size=64 // num_ranks keeps 64.
@@ -29,8 +29,8 @@ Example: an augmentation that only the distributed script has, or one that scale
         """A mean over valid targets is a mean over those of all ranks.
 
 What must hold: the loss is the sum over all ranks divided by the count over all ranks.
-Why: DDP averages the ranks' gradients with equal weights. Where counts differ (ignore_index, padding, the last batch), a
-mean of local means weighs a target by the rank it lies on.
+Why: DDP averages the ranks' gradients with equal weights. Where counts differ (ignore_index, padding, last batch), a mean
+of local means weighs a target by the rank it lies on.
 How it shows: the true gradient is a mean of the ranks' own gradients with other weights than 1/N.
 Fix: all-reduce the count before backward; loss = local sum * num_ranks / global count.
 Example: 3 valid targets on rank 0 and 13 on rank 1: a gradient that is 31 % wrong.
@@ -42,8 +42,8 @@ Example: 3 valid targets on rank 0 and 13 on rank 1: a gradient that is 31 % wro
 
 What must hold: averaging over ranks, sums over samples and accumulation together make the original's gradient.
 Why: a constant factor is a changed learning rate (with SGD), a changed clipping and weight decay (with all).
-How it shows: every gradient is the same multiple of the original's: 1/N for a sum that DDP averages, N for gradients that
-are summed over ranks, the number of micro-batches for an accumulated loss that is not divided.
+How it shows: every gradient is the same multiple of the original's: 1/N for a sum that DDP averages, N for gradients
+that are summed over ranks, the number of micro-batches for an accumulated loss that is not divided.
 Fix: multiply a summed loss by the number of ranks; divide the accumulated loss by the number of micro-batches.
 Example: mse_loss(..., reduction="sum") under DDP steps N times too small.
 """,

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from lockstep.core.finding import Finding, Severity, Witness
 from lockstep.core.proof import Cause, Rung, Status
@@ -13,7 +14,7 @@ from lockstep.proof.question import Stage
 from lockstep.proof.resume import resume
 from lockstep.proof.takes import Take
 from lockstep.rules.judge import judge
-from lockstep.trace.events import Forward, Scaler
+from lockstep.trace.events import File, Forward, Scaler
 
 Climb = Callable[[Stage], Rung | None]
 
@@ -135,7 +136,18 @@ def judged(stage: Stage) -> tuple[Finding, ...]:
     trace = stage.plain().trace
     if not trace.ranks or not all(rank.events for rank in trace.ranks):
         return ()
-    return (*judge(trace), *_larger_batch(stage))
+    return (*judge(trace), *_writers_of_nodes(stage), *_larger_batch(stage))
+
+
+def _writers_of_nodes(stage: Stage) -> tuple[Finding, ...]:
+    """What only several nodes show: a rank that takes LOCAL_RANK 0 for the one that writes."""
+    plain = stage.plain()
+    if plain.problem or stage.question.settings.spawns:
+        return ()
+    if not any(event.op in ("save", "write") for rank in plain.trace.ranks for event in rank.of(File)):
+        return ()
+    trace = stage.nodes().trace
+    return tuple(one for one in judge(trace) if one.code == "LS303") if trace.ranks else ()
 
 
 def _larger_batch(stage: Stage) -> Iterator[Finding]:
@@ -144,7 +156,8 @@ def _larger_batch(stage: Stage) -> Iterator[Finding]:
         yield Finding(
             "LS408",
             Severity.DEVIATION,
-            f"one optimizer step takes {plan.batch} samples over {plan.num_ranks} ranks, in the original {plan.batch_reference}",
+            f"one optimizer step takes {plan.batch} samples over {plan.num_ranks} ranks, "
+            f"in the original {plan.batch_reference}",
             "the global batch is the original's, or another one that was declared",
             f"divide the batch size by the number of ranks ({plan.batch_reference} / {plan.num_ranks}), "
             "or declare the larger batch with --accept LS408",
@@ -212,7 +225,7 @@ def _shard(stage: Stage) -> Rung:
     if reference.problem:
         said = f"the original does not run in float64: {reference.problem}"
         return Rung(name, Status.ABSTAIN, said)
-    changes = {"lr": causes.rates_of(reference)} if "LS412" in stage.question.accept else {}
+    changes: dict[str, Any] = {"lr": causes.rates_of(reference)} if "LS412" in stage.question.accept else {}
     take = stage.shard(**changes)
     if take.problem:
         return Rung(name, Status.ABSTAIN, f"the program does not run on slices in float64: {take.problem}")

@@ -161,11 +161,15 @@ def early(reference: Take, take: Take, rank: int, wanted: StepView, seen: StepVi
 def _output(reference: Take, take: Take, number: int, rank: int, event: Module, other: Module) -> Difference:
     one = read_tensor(reference.folder, 0, event.tensor)
     seen = read_tensor(take.folder, rank, other.tensor)
-    texts = [values.shown(value) if value is not None else "" for value in (seen, one)]
+    texts = _text(seen), _text(one)
     error = None
     if one is not None and seen is not None and one.shape == seen.shape:
         error = values.total(values.errors(values.Values({"": one}), values.Values({"": seen})))
     return Difference(number, "output", event.name or "the model", rank, *texts, error, Place.parse(other.at))
+
+
+def _text(value: values.Array | None) -> str:
+    return values.shown(value) if value is not None else "not kept"
 
 
 def _batch(number: int, rank: int, count: int, one: Batch, other: Batch) -> Difference:

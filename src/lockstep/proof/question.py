@@ -4,6 +4,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from lockstep.core.finding import Finding, Severity
 from lockstep.launch.script import Manner
@@ -42,7 +43,7 @@ class Question:
         return tuple(
             one
             for one in findings
-            if one.severity is Severity.ERROR or one.severity is Severity.DEVIATION and one.code not in self.accept
+            if one.severity is Severity.ERROR or (one.severity is Severity.DEVIATION and one.code not in self.accept)
         )
 
 
@@ -109,9 +110,19 @@ class Stage:
             lambda name: self.studio.take(name, self.question.program, self.num_ranks, Mode(), keep=False),
         )
 
-    def mirror(self, name: str = "mirror", **changes: object) -> Take:
+    def nodes(self) -> Take:
+        """The same, every rank as a node of its own."""
+        manner = Manner(nodes=True)
+        return self._once(
+            "ranks as nodes",
+            lambda name: self.studio.take(
+                name, self.question.program, self.num_ranks, Mode(), keep=False, manner=manner
+            ),
+        )
+
+    def mirror(self, name: str = "mirror", **changes: Any) -> Take:
         """Every rank is fed the reference's batches whole."""
-        mode = replace(Mode(fixed=True, norms="local"), **changes)  # type: ignore[arg-type]
+        mode = replace(Mode(fixed=True, norms="local"), **changes)
         return self._once(name, lambda name: self._distributed(name, self.num_ranks, mode))
 
     def _distributed(self, name: str, num_ranks: int, mode: Mode, source: str = "reference") -> Take:
@@ -143,16 +154,16 @@ class Stage:
         """How the program cuts the reference's steps."""
         return layout(self.reference().trace, self.plain().trace)
 
-    def double_reference(self, name: str = "reference in float64", **changes: object) -> Take:
+    def double_reference(self, name: str = "reference in float64", **changes: Any) -> Take:
         """The original in float64, its batches such that they can be cut."""
         plan = self.layout()
-        mode = replace(Mode(fixed=True, high=True, norms="local"), **changes)  # type: ignore[arg-type]
+        mode = replace(Mode(fixed=True, high=True, norms="local"), **changes)
         feed = FeedPlan("record", self.record(name), grow=plan.grow, multiple=self.num_ranks * plan.per[1], double=True)
         return self._once(name, lambda name: self._original(name, mode, feed))
 
-    def shard(self, name: str = "shard", source: str = "reference in float64", **changes: object) -> Take:
+    def shard(self, name: str = "shard", source: str = "reference in float64", **changes: Any) -> Take:
         """Rank r is fed its slice, in float64."""
-        mode = replace(Mode(fixed=True, high=True, norms=self.norms), **changes)  # type: ignore[arg-type]
+        mode = replace(Mode(fixed=True, high=True, norms=self.norms), **changes)
         return self._once(name, lambda name: self._sharded(name, mode, source, None))
 
     def slice_alone(self, rank: int) -> Take:

@@ -54,14 +54,13 @@ def _copy(source: Path, target: Path) -> None:
 
 def guard_links(sandbox: Path) -> None:
     """From now on a linked file below the sandbox becomes a copy before this process opens it for writing."""
-    root = str(sandbox)
 
     def audit(event: str, args: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(args[0], str | bytes | os.PathLike):
-            path = os.path.abspath(os.fsdecode(args[0]))
+            path = Path(os.fsdecode(args[0])).absolute()
             writes = isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND)
-            if writes and path.startswith(root) and os.path.islink(path):
-                own(Path(path))
+            if writes and path.is_relative_to(sandbox) and path.is_symlink():
+                own(path)
 
     sys.addaudithook(audit)
 

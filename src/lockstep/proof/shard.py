@@ -14,7 +14,7 @@ from lockstep.trace.events import Backward, Batch, Module
 from lockstep.trace.sink import read_tensor
 
 BUG = 1e-9
-"""Relative error beyond which a difference is none of rounding: measured are 1e-16 for right programs, 1e-3 to 1 else."""
+"""Relative error beyond which a difference is none of rounding: right programs have 1e-16, wrong ones 1e-3 to 1."""
 
 
 @dataclass(frozen=True)

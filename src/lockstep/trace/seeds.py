@@ -46,12 +46,12 @@ def seed_all(*key: object) -> None:
         if isinstance(generator, torch._C.Generator):
             torch._C.Generator.manual_seed(generator, value + 1 + number)
         elif isinstance(generator, np.random.Generator):
-            fresh = type(generator.bit_generator)(value + 1 + number)  # type: ignore[call-arg]
+            fresh = type(generator.bit_generator)(value + 1 + number)
             generator.bit_generator.state = fresh.state
 
 
 def seed_anew() -> None:
-    """Seed everything from the system's entropy, as a process of its own starts; a forked one has its parent's state."""
+    """Seed everything from the system's entropy, as a process starts; a forked one has its parent's state."""
     torch.default_generator.seed()
     _seed_numpy(None)
     _seed_random(None)

@@ -10,11 +10,11 @@ import numpy as np
 from lockstep.trace.events import Event
 from lockstep.trace.trace import rank_file
 
-_HELD = 512
+_HELD, _HELD_S = 512, 0.5
 
 
 class Sink:
-    """Appends events to a rank's file. Events are held back until `flush`, at most 512.
+    """Appends events to a rank's file. Events are held back until `flush`, at most 512 of them and half a second.
 
     What is flushed survives the death of the process (it is the kernel's), so flush before what may not return.
     """
@@ -22,11 +22,13 @@ class Sink:
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         self._held: list[Event] = []
+        self._flushed = 0.0
 
     def put(self, event: Event) -> None:
         """Take one event."""
         self._held.append(event)
-        if len(self._held) >= _HELD:
+        if len(self._held) >= _HELD or event.time - self._flushed > _HELD_S:
+            self._flushed = event.time
             self.flush()
 
     def flush(self) -> None:

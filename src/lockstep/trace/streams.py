@@ -77,7 +77,7 @@ def describe(loader: DataLoader[Any], number: int, stream: str, at: str) -> Load
     """The event that introduces a loader."""
     dataset = loader.dataset
     iterable = isinstance(dataset, IterableDataset)
-    sampler = _innermost(loader)
+    sampler = innermost(loader)
     return Loader(
         loader=number,
         stream=stream,
@@ -100,18 +100,19 @@ def describe(loader: DataLoader[Any], number: int, stream: str, at: str) -> Load
     )
 
 
-def _innermost(loader: DataLoader[Any]) -> Any:
+def innermost(loader: DataLoader[Any]) -> Any:
     """The sampler that decides the order; inside a batch sampler where it has one."""
     if isinstance(loader.dataset, IterableDataset):
         return None
-    if loader.batch_sampler is not None and getattr(loader.batch_sampler, "sampler", None) is not None:
-        return loader.batch_sampler.sampler
+    inner = getattr(loader.batch_sampler, "sampler", None)
+    if inner is not None:
+        return inner
     return loader.sampler if loader.batch_size is not None or loader.batch_sampler is None else loader.batch_sampler
 
 
 def epoch_of(loader: DataLoader[Any]) -> int | None:
     """The epoch that the sampler was told."""
-    for holder in (_innermost(loader), loader.batch_sampler):
+    for holder in (innermost(loader), loader.batch_sampler):
         epoch = _number(holder, "epoch")
         if epoch is not None:
             return epoch

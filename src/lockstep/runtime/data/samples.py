@@ -1,9 +1,9 @@
 """Reading samples by (epoch, index): seeded one by one, made into a batch, its labels checked, errors named."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from torch.utils.data import Dataset, get_worker_info
 
@@ -36,6 +36,10 @@ class KeyedDataset(Dataset[Any]):
 
     def __init__(self, dataset: Dataset[Any], seed: int, stream: str) -> None:
         self.dataset, self.seed, self.stream = dataset, seed, stream
+
+    def __len__(self) -> int:
+        """Samples of the user's data set."""
+        return len(cast(Sized, self.dataset))
 
     def __getitems__(self, keys: Sequence[Key]) -> Fetched | Broken:
         """Read one batch; a sample that raises is named by its index and the user's line."""

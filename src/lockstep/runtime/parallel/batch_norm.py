@@ -45,7 +45,7 @@ def normalise(norm: _BatchNorm, input: Tensor) -> Tensor:
     """What a synchronised `norm` makes of this rank's (N, C, ...): with the statistics of all ranks in training."""
     # In evaluation never a collective: the ranks have different numbers of batches.
     if not norm.training or not dist.is_initialized() or dist.get_world_size() == 1:
-        return cast(Tensor, _BatchNorm.forward(norm, input))
+        return _BatchNorm.forward(norm, input)
     norm._check_input_dim(input)
     output, mean, var, count = cast(
         tuple[Tensor, Tensor, Tensor, Tensor],

@@ -4,8 +4,10 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import distributed_c10d as c10d
@@ -62,7 +64,7 @@ def install(recorder: Recorder) -> None:
     counter = iter(range(1 << 62))
     for name in _NAMES:
         if hasattr(c10d, name):
-            _patch(recorder, name, lambda original, name=name: _collective(original, name, recorder, groups, counter))
+            _patch(recorder, name, partial(_collective, name, recorder, groups, counter))
     _patch(recorder, "init_process_group", lambda original: _init(original, recorder))
     _patch(recorder, "new_group", lambda original: _new(original, recorder, groups))
     _patch(recorder, "destroy_process_group", lambda original: _destroy(original, recorder))
@@ -92,7 +94,7 @@ class _Groups:
 
 
 def _collective(
-    original: Callable[..., Any], name: str, recorder: Recorder, groups: _Groups, counter: Iterator[int]
+    name: str, recorder: Recorder, groups: _Groups, counter: Iterator[int], original: Callable[..., Any]
 ) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         # Who is no member of the group does nothing: torch returns at once.
@@ -138,7 +140,7 @@ def _event(name: str, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]
         dtype=str(tensor.dtype).removeprefix("torch.") if tensor is not None else "",
         reduce=_reduction(name, reduce),
         src=source,
-        grad=tensor is not None and tensor.requires_grad,
+        grad=tensor is not None and tensor.requires_grad and torch.is_grad_enabled(),
         given=_values(tensor) if tensor is not None else (),
         tensor=tensor.data_ptr() if tensor is not None else 0,
         done=False,

@@ -46,12 +46,14 @@ class DataHooks:
         self.built: WeakKeyDictionary[DataLoader[Any], str] = WeakKeyDictionary()
         self._told: set[type] = set()
         self.joins = 0  # that are open
+        self.met = 0  # loaders so far
 
     def begin(self, loader: DataLoader[Any]) -> Reading:
         """A pass begins: tell of the loader if it is new, and of the pass."""
         stream = self.streams.of(loader.dataset)
         if loader not in self.numbers:
-            self.numbers[loader] = len(self.numbers)
+            self.numbers[loader] = self.met  # loaders that are gone keep their numbers
+            self.met += 1
             at = self.built.get(loader, "")
             self.recorder.emit(streams.describe(loader, self.numbers[loader], stream.name, at))
         reading = Reading(self.numbers[loader], stream, stream.passes, loader.dataset)
@@ -125,7 +127,7 @@ class DataHooks:
 
     def _loader_of(self, sampler: Any) -> int | None:
         for loader, number in list(self.numbers.items()):
-            if sampler in (loader.sampler, loader.batch_sampler, loader.dataset, streams._innermost(loader)):
+            if sampler in (loader.sampler, loader.batch_sampler, loader.dataset, streams.innermost(loader)):
                 return number
         return None
 

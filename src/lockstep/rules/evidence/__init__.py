@@ -1,0 +1,1 @@
+"""What several rules see in a trace, each computed by one pure function."""

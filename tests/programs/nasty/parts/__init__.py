@@ -1,0 +1,1 @@
+"""What `imports_sibling.py` needs beside it."""

@@ -1,0 +1,59 @@
+"""Pair 35: two networks are wrapped, then replaced by their inner modules before the loop: separate trainings."""
+
+import os
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+GLOBAL_BATCH, EPOCHS = 8, 2
+
+
+def make_data(length: int = 48) -> TensorDataset:
+    draw = torch.Generator().manual_seed(7)
+    inputs = torch.randn(length, 6, generator=draw)
+    return TensorDataset(inputs, torch.sin(inputs @ torch.randn(6, 1, generator=draw)))
+
+
+def prepare(*networks: nn.Module) -> list[nn.Module]:
+    return [DistributedDataParallel(one) if dist.is_initialized() else one for one in networks]
+
+
+def unwrap(network: nn.Module) -> nn.Module:
+    return network.module if isinstance(network, DistributedDataParallel) else network
+
+
+def train(rank: int, num_ranks: int) -> None:
+    dataset = make_data()
+    sampler = DistributedSampler(dataset, num_ranks, rank)
+    loader = DataLoader(dataset, GLOBAL_BATCH // num_ranks, sampler=sampler)
+    torch.manual_seed(0)
+    encoder, network = prepare(nn.Linear(6, 16), nn.Sequential(nn.Tanh(), nn.Linear(16, 1)))
+    optimizer = torch.optim.AdamW([*encoder.parameters(), *network.parameters()], lr=1e-2)
+    encoder, network = unwrap(encoder), unwrap(network)
+    for epoch in range(EPOCHS):
+        sampler.set_epoch(epoch)
+        for inputs, targets in loader:
+            loss = F.mse_loss(network(encoder(inputs)), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        if rank == 0:
+            print(f"epoch {epoch}: last loss of rank 0 {loss.item():.4f}")
+
+
+def main() -> None:
+    distributed = "RANK" in os.environ
+    if distributed:
+        dist.init_process_group("gloo")
+    train(dist.get_rank() if distributed else 0, dist.get_world_size() if distributed else 1)
+    if distributed:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""The flag that asks for the averaging is set before the forward, which decides."""
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+GLOBAL_BATCH = 8
+ACCUMULATION = 2
+
+
+def train(rank: int, num_ranks: int) -> None:
+    """Two epochs over a small set of points."""
+    torch.manual_seed(0)  # the same first weights on every rank
+    generator = torch.Generator().manual_seed(1)
+    points = torch.randn(48, 6, generator=generator)
+    data = TensorDataset(points, points.abs().argmax(1) % 3)
+    sampler = DistributedSampler(data, num_ranks, rank)
+    loader = DataLoader(data, GLOBAL_BATCH // ACCUMULATION // num_ranks, sampler=sampler)
+    model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+    net = DistributedDataParallel(model) if dist.is_initialized() else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for number, (x, y) in enumerate(loader):
+            last = number % ACCUMULATION == ACCUMULATION - 1
+            net.require_backward_grad_sync = last
+            loss = cross_entropy(net(x), y) / ACCUMULATION
+            loss.backward()
+            if last:
+                optimizer.step()
+                optimizer.zero_grad()
+        if rank == 0:
+            print(f"epoch {epoch} done")
+
+
+def main() -> None:
+    """One process, or one of torchrun's."""
+    distributed = "RANK" in os.environ
+    if distributed:
+        dist.init_process_group("gloo")
+    train(*((dist.get_rank(), dist.get_world_size()) if distributed else (0, 1)))
+    if distributed:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

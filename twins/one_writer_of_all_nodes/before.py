@@ -1,0 +1,43 @@
+"""A classifier is trained on several nodes and saved."""
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+EPOCHS, GLOBAL_BATCH = 2, 8
+
+distributed = "RANK" in os.environ
+if distributed:
+    dist.init_process_group("gloo")
+rank = dist.get_rank() if distributed else 0
+num_ranks = dist.get_world_size() if distributed else 1
+rank_of_node = int(os.environ.get("LOCAL_RANK", 0))
+
+generator = torch.Generator().manual_seed(0)
+samples = torch.randn(32, 4, generator=generator)
+dataset = TensorDataset(samples, (samples.sum(1) > 0).long())
+sampler = DistributedSampler(dataset, num_ranks, rank)
+loader = DataLoader(dataset, batch_size=GLOBAL_BATCH // num_ranks, sampler=sampler)
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+model = DistributedDataParallel(net) if distributed else net
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+for epoch in range(EPOCHS):
+    sampler.set_epoch(epoch)
+    for inputs, labels in loader:
+        loss = nn.functional.cross_entropy(model(inputs), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+if rank_of_node == 0:
+    torch.save(net.state_dict(), "model.pt")
+
+if distributed:
+    dist.destroy_process_group()
