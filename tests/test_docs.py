@@ -19,8 +19,8 @@ from lockstep.runtime.config.fields import fields, sections
 
 REPO = Path(__file__).resolve().parents[1]
 PAGES = sorted([*REPO.glob("*.md"), *REPO.glob("docs/*.md"), *REPO.glob("bench/*.md")])
-ROOTS = "docs|examples|tests|bench|src"
-PARTS = "core|launch|recipes|runtime"  # of src/lockstep, as ARCHITECTURE.md names them
+ROOTS = "docs|examples|tests|bench|src|twins"
+PARTS = "core|launch|proof|recipes|rules|runtime|trace"  # of src/lockstep, as ARCHITECTURE.md names them
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 

@@ -117,7 +117,7 @@ RIGHT_PROGRAMS = (
 WRONG_PROGRAMS = (
     wrong("unsynced_batch_norm", "LS116", SHARD),
     wrong("mean_of_unequal_means", SHARD, note="a deviation, and what many trainings do"),
-    wrong("missing_all_reduce", SHARD, note="weights drift apart: a rule of SAME sees it too, LS102 or LS112"),
+    wrong("missing_all_reduce", "LS102", SHARD, note="mirrored, it is right: every rank has the whole gradient"),
     wrong("stale_optimizer", "LS109", MIRROR),
     wrong("rank_augmentation", MIRROR, reference="wrong/rank_augmentation_reference.py"),
     wrong("sum_loss", SHARD),

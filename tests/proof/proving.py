@@ -54,6 +54,7 @@ def prove_program(folder: Path, program: Program, *options: str, timeout_s: floa
     more = list(options)
     if program.launch == "spawn":
         more.append("--spawns")
+    more += [word for code in program.accept for word in ("--accept", code)]
     if program.reference:
         more += ["--against", program.reference_path.name]
     if program.reference_args:

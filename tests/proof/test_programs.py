@@ -11,7 +11,6 @@ from tests.proof.proving import Proven, prove_program
 
 FAST = ("right/plain", "right/pair_train_ddp against right/pair_train", "wrong/mean_of_unequal_means")
 """The rest is for `make test-all`."""
-DECLARED = {"right/lr_scaled --batch-per-rank 8": ("--accept", "LS408", "--accept", "LS412")}
 SHARD_TOLERANCE = 1e-12
 
 
@@ -29,7 +28,7 @@ def _marks(program: Program, run: int) -> list[pytest.MarkDecorator]:
 
 @pytest.mark.parametrize("program", cases(catalog.RIGHT_PROGRAMS, runs=3))
 def test_a_right_program_is_proven(program: Program, tmp_path: Path) -> None:
-    proven = prove_program(tmp_path, program, *DECLARED.get(program.title, ()))
+    proven = prove_program(tmp_path, program)
     assert proven.done.code == 0, proven.done.output
     assert proven.proof is not None
     undeclared = [one for one in proven.proof.findings if one.severity == "error" or one.severity == "deviation"]

@@ -228,6 +228,8 @@ def _denominators(stage: Stage) -> list[Hypothesis]:
 
 def local_weights(stage: Stage) -> tuple[float, ...] | None:
     """Weights w for which sum(w_r * local gradient of rank r) is the true gradient; None where there are none."""
+    if stage.question.settings.spawns:  # such a program cannot be run as one rank of several
+        return None
     reference = stage.double_reference()
     slices = [stage.slice_alone(rank) for rank in range(stage.num_ranks)]
     first = next(iter(views(reference.trace.ranks[0])), None)

@@ -99,7 +99,7 @@ def _batch(one: Finished, other: Finished, accept: tuple[str, ...]) -> Rung:
         return Rung(name, Status.ABSTAIN, "the samples of a step are not in the trace: batches come from no DataLoader")
     if one.batch == other.batch:
         return Rung(name, Status.PASS, f"a step takes {one.batch} samples in both")
-    said = f"a step takes {other.batch} samples over {other.num_ranks} ranks, and {one.batch} in {one.folder.name}"
+    said = f"a step takes {other.batch} samples in {other.told}, and {one.batch} in {one.told}"
     if "LS408" in accept:
         return Rung(name, Status.PASS, f"{said}, as declared")
     cause = Cause("the global batch is another one", "divide the batch size by the ranks, or --accept LS408", "LS408")
@@ -164,7 +164,7 @@ def _losses(one: Finished, other: Finished) -> Rung:
     if not pairs:
         said = "no loss of the same steps is told in both (a recording on a GPU tells none)"
         return Rung(name, Status.ABSTAIN, said)
-    result = drift([(span, a, b) for span, a, b in pairs], one.low or other.low)
+    result = drift(pairs, one.low or other.low, one.num_ranks / other.num_ranks)
     rung = Rung(name, Status.PASS, result.said)
     if result.verdict is Verdict.SAME:
         return rung

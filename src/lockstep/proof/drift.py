@@ -6,18 +6,18 @@ that is made differently shows at once, whatever was before it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from lockstep.core.proof import Difference
 from lockstep.proof.finished import Span
 
-FLOOR, LOW_FLOOR = 1e-6, 1e-3
+FLOOR, LOW_FLOOR = 1e-6, 2e-4
 """Relative difference of a first loss that rounding explains at most, is ten times this: of float32, of 16 bits."""
 JUMP = 100.0
-"""A difference so many times the largest before it, and larger than 1e-3 (0.1 with 16 bits), is no rounding."""
+"""A difference so many times the largest before it, and larger than 1e-3 (0.02 with 16 bits), is no rounding."""
 NEAR = 1e-2
-"""Curves that stay this near to each other (0.1 with 16 bits) are the same."""
+"""Curves that stay this near to each other (0.03 with 16 bits) are the same."""
 
 
 class Verdict(Enum):
@@ -37,14 +37,27 @@ class Drift:
     differences: tuple[Difference, ...] = ()
 
 
-def drift(pairs: Sequence[tuple[Span, float, float]], low: bool = False) -> Drift:
+def drift(pairs: Sequence[tuple[Span, float, float]], low: bool = False, share: float = 1.0) -> Drift:
     """Judge two curves.
 
     Args:
         pairs: (span, loss of the reference, loss of the other), one after the other.
         low: numbers of 16 bits are in it.
+        share: part of a step's samples that a rank of the other has, over that of the reference: a loss that is a sum
+            over samples shows it, and is compared without it.
     """
-    floor, least, near = (LOW_FLOOR, 0.1, 0.1) if low else (FLOOR, 1e-3, NEAR)
+    (_, one, other), *_ = pairs
+    if share != 1.0 and one and abs(other / one / share - 1) <= (0.01 if low else 1e-4):
+        result = _judged([(span, a, b / share) for span, a, b in pairs], low)
+        text = (
+            f"the first loss is {share:.4g} times the reference's, a sum over a rank's samples; without that factor: "
+        )
+        return replace(result, said=text + result.said)
+    return _judged(pairs, low)
+
+
+def _judged(pairs: Sequence[tuple[Span, float, float]], low: bool) -> Drift:
+    floor, least, near = (LOW_FLOOR, 0.02, 0.03) if low else (FLOOR, 1e-3, NEAR)
     scale = max(abs(one) for _, one, _ in pairs) or 1.0
     apart = [abs(one - other) / max(abs(one), abs(other), 0.01 * scale) for _, one, other in pairs]
     if any(value != value for value in apart):

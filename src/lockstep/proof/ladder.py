@@ -86,8 +86,10 @@ def _enough(take: Take, stage: Stage) -> bool:
     return take.cut == "time" and bool(take.trace.ranks) and len(views(take.trace.ranks[0])) >= steps
 
 
-def _distributed_path(stage: Stage) -> Rung:
+def _distributed_path(stage: Stage) -> Rung | None:
     name = "distributed path"
+    if stage.question.settings.spawns:
+        return None  # how many ranks it starts is its own affair
     if stage.needs_variables:
         return Rung(name, Status.PASS, "the original is the distributed path with one rank already")
     take = stage.alone()
@@ -136,7 +138,9 @@ def judged(stage: Stage) -> tuple[Finding, ...]:
     trace = stage.plain().trace
     if not trace.ranks or not all(rank.events for rank in trace.ranks):
         return ()
-    return (*judge(trace), *_writers_of_nodes(stage), *_larger_batch(stage))
+    found = judge(trace)
+    every_rank_writes = any(one.code in ("LS301", "LS304") for one in found)
+    return (*found, *(() if every_rank_writes else _writers_of_nodes(stage)), *_larger_batch(stage))
 
 
 def _writers_of_nodes(stage: Stage) -> tuple[Finding, ...]:

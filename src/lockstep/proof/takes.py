@@ -100,8 +100,9 @@ class Studio:
         plan = Plan(home / "trace", True, keep, steps)
         inner = _moved(program, workspace)
         prepare = Prepared(mode, workspace, home)
-        args = (inner, plan, feed, replace(manner, threads=1, prepare=prepare))
-        ranks = 1 if self.settings.spawns else num_ranks
+        spawns = self.settings.spawns  # then it is started as one process, whatever becomes of it
+        manner = replace(manner, single=manner.single or spawns, threads=1, prepare=prepare)
+        args, ranks = (inner, plan, feed, manner), 1 if spawns else num_ranks
         return self.launch(name, script_rank, args, ranks, home, workspace, program.cwd.resolve())
 
     def home(self, name: str) -> Path:

@@ -12,7 +12,7 @@ How it shows
 
 Fix
     `torch.distributed.init_process_group`, a sampler that gives each rank its share, and `DistributedDataParallel`
-    around the model. `lockstep migrate` writes it.
+    around the model.
 
 Example
     twins/distributed: a script for one process.

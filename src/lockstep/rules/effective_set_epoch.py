@@ -1,28 +1,23 @@
 """A new epoch, told to the sampler, is a new order.
 
-## What must hold
+What must hold
+    Where `set_epoch` is called with new values, the order of the training data changes.
 
-Where `set_epoch` is called with new values, the order of the training data changes.
+Why
+    The call is there, so everyone believes that the data are shuffled. But it went to another object than the one that
+    decides the order: a sampler that the loader does not use, a batch sampler that keeps it to itself, a subclass whose
+    `__iter__` does not look at `self.epoch`, a wrapper of a library.
 
-## Why
+How it shows
+    As a missing `set_epoch`: nothing fails, and every epoch has the batches of the first.
 
-The call is there, so everyone believes that the data are shuffled. But it went to another object than the one that
-decides the order: a sampler that the loader does not use, a batch sampler that keeps it to itself, a subclass whose
-`__iter__` does not look at `self.epoch`, a wrapper of a library.
+Fix
+    Call `set_epoch` of the sampler that is in the loader, let a batch sampler hand it on, and seed the permutation by
+    `seed + epoch`.
 
-## How it shows
-
-As a missing `set_epoch`: nothing fails, and every epoch has the batches of the first.
-
-## Fix
-
-Call `set_epoch` of the sampler that is in the loader, let a batch sampler hand it on, and seed the permutation by
-`seed + epoch`.
-
-## Example
-
-    generator.manual_seed(self.seed)                  # the same order for ever
-    generator.manual_seed(self.seed + self.epoch)
+Example
+        generator.manual_seed(self.seed)                  # the same order for ever
+        generator.manual_seed(self.seed + self.epoch)
 """
 
 from collections.abc import Iterator

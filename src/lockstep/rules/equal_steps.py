@@ -1,29 +1,25 @@
 """Every rank makes the same number of steps.
 
-## What must hold
+What must hold
+    In a pass all ranks have the same number of training batches, and make the same number of optimizer steps.
 
-In a pass all ranks have the same number of training batches, and make the same number of optimizer steps.
+Why
+    Each step is a meeting: its gradients are averaged over all ranks. A rank with one batch more waits for ever, or
+    worse, it does not: its surplus step is averaged with the first step of the others' next epoch, and from there on
+    every step is averaged with the wrong one.
 
-## Why
+How it shows
+    A hang or "Connection closed by peer" at the end of an epoch, or of the whole training. Before that, nothing.
 
-Each step is a meeting: its gradients are averaged over all ranks. A rank with one batch more waits for ever, or
-worse, it does not: its surplus step is averaged with the first step of the others' next epoch, and from there on
-every step is averaged with the wrong one.
+Fix
+    Make the shares equal: `DistributedSampler` (it pads, or drops with `drop_last=True`), `drop_last=True` in the
+    loader, or agree on the smallest number of batches before the epoch. Where shares must differ, `with
+    model.join():`. A step that a rank would skip because of its own data or loss is agreed on first, by an all-
+    reduce of a flag.
 
-## How it shows
-
-A hang or "Connection closed by peer" at the end of an epoch, or of the whole training. Before that, nothing.
-
-## Fix
-
-Make the shares equal: `DistributedSampler` (it pads, or drops with `drop_last=True`), `drop_last=True` in the loader,
-or agree on the smallest number of batches before the epoch. Where shares must differ, `with model.join():`. A step
-that a rank would skip because of its own data or loss is agreed on first, by an all-reduce of a flag.
-
-## Example
-
-    loader = DataLoader(Subset(data, range(rank, 49, 2)), 4)         # 7 batches here, 6 there
-    loader = DataLoader(Subset(data, range(rank, 49, 2)), 4, drop_last=True)
+Example
+        loader = DataLoader(Subset(data, range(rank, 49, 2)), 4)         # 7 batches here, 6 there
+        loader = DataLoader(Subset(data, range(rank, 49, 2)), 4, drop_last=True)
 """
 
 from collections.abc import Iterator

@@ -1,29 +1,25 @@
 """An evaluation counts every sample once.
 
-## What must hold
+What must hold
+    Where ranks share an evaluation and reduce its sums, no sample is in two ranks' shares.
 
-Where ranks share an evaluation and reduce its sums, no sample is in two ranks' shares.
+Why
+    `DistributedSampler` makes all shares equally long by repeating samples. In training that is harmless. In an
+    evaluation the repeated samples count twice, so a metric depends on the number of ranks.
 
-## Why
+How it shows
+    Accuracy on eight ranks differs from accuracy on one in the third digit, with the same weights. 63 samples, and a
+    count of 64.
 
-`DistributedSampler` makes all shares equally long by repeating samples. In training that is harmless. In an
-evaluation the repeated samples count twice, so a metric depends on the number of ranks.
+Fix
+    Do not pad: give rank r the samples r, r + N, r + 2 N, ..., without `DistributedSampler`. Shares may differ in
+    length by one, which is right when sums and counts are reduced. Call the inner module, not the wrapper, since
+    ranks may have different numbers of batches. Where outputs are gathered instead, cut them to the length of the
+    data.
 
-## How it shows
-
-Accuracy on eight ranks differs from accuracy on one in the third digit, with the same weights. 63 samples, and a
-count of 64.
-
-## Fix
-
-Do not pad: give rank r the samples r, r + N, r + 2 N, ..., without `DistributedSampler`. Shares may differ in length
-by one, which is right when sums and counts are reduced. Call the inner module, not the wrapper, since ranks may have
-different numbers of batches. Where outputs are gathered instead, cut them to the length of the data.
-
-## Example
-
-    sampler = DistributedSampler(held_out, shuffle=False)             # 63 samples are 64
-    own = Subset(held_out, range(rank, len(held_out), num_ranks))
+Example
+        sampler = DistributedSampler(held_out, shuffle=False)             # 63 samples are 64
+        own = Subset(held_out, range(rank, len(held_out), num_ranks))
 """
 
 from collections import Counter

@@ -1,28 +1,23 @@
 """The noise of an epoch is not that of the epoch before.
 
-## What must hold
+What must hold
+    Random numbers that are drawn in one pass over the training data go on from where the pass before has stopped.
 
-Random numbers that are drawn in one pass over the training data go on from where the pass before has stopped.
+Why
+    A seed that is set at the start of each epoch, in the loop or in `worker_init_fn`, makes every epoch draw the same
+    numbers: the same dropout masks in the same steps, the same augmentation for the same position.
 
-## Why
+How it shows
+    It does not. The more epochs, the more the model gets used to the few masks that there are.
 
-A seed that is set at the start of each epoch, in the loop or in `worker_init_fn`, makes every epoch draw the same
-numbers: the same dropout masks in the same steps, the same augmentation for the same position.
+Fix
+    Seed once, before the loop. Where the noise of an epoch has to be reproducible by itself, let the seed contain the
+    epoch.
 
-## How it shows
-
-It does not. The more epochs, the more the model gets used to the few masks that there are.
-
-## Fix
-
-Seed once, before the loop. Where the noise of an epoch has to be reproducible by itself, let the seed contain the
-epoch.
-
-## Example
-
-    for epoch in range(epochs):
-        torch.manual_seed(seed)                        # the same noise again
-        torch.manual_seed(seed + epoch)
+Example
+        for epoch in range(epochs):
+            torch.manual_seed(seed)                        # the same noise again
+            torch.manual_seed(seed + epoch)
 """
 
 from collections.abc import Iterator

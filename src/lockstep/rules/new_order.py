@@ -1,30 +1,26 @@
 """Every epoch has an order of its own.
 
-## What must hold
+What must hold
+    A sampler that knows the ranks deals out the training data in another order in each pass.
 
-A sampler that knows the ranks deals out the training data in another order in each pass.
+Why
+    `DistributedSampler` shuffles by its seed and the epoch it was told, so that all ranks draw the same permutation.
+    Nobody tells it the epoch but the script. Without `set_epoch` each epoch repeats the first: the same batches, and on
+    each rank the same share of the data for ever.
 
-## Why
+How it shows
+    Nothing fails. Training is a little worse than it was on one device, and every epoch's loss curve has the same
+    bumps.
 
-`DistributedSampler` shuffles by its seed and the epoch it was told, so that all ranks draw the same permutation.
-Nobody tells it the epoch but the script. Without `set_epoch` each epoch repeats the first: the same batches, and on
-each rank the same share of the data for ever.
+Fix
+    Call `sampler.set_epoch(epoch)` on every rank before the loader is iterated. Keep `shuffle=True` in the sampler (the
+    default).
 
-## How it shows
-
-Nothing fails. Training is a little worse than it was on one device, and every epoch's loss curve has the same bumps.
-
-## Fix
-
-Call `sampler.set_epoch(epoch)` on every rank before the loader is iterated. Keep `shuffle=True` in the sampler (the
-default).
-
-## Example
-
-    for epoch in range(epochs):
-        sampler.set_epoch(epoch)
-        for batch in loader:
-            ...
+Example
+        for epoch in range(epochs):
+            sampler.set_epoch(epoch)
+            for batch in loader:
+                ...
 """
 
 from collections.abc import Iterator

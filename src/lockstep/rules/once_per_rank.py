@@ -1,29 +1,24 @@
 """Within a pass a rank reads a sample once.
 
-## What must hold
+What must hold
+    The workers of a loader read different samples of a stream.
 
-The workers of a loader read different samples of a stream.
+Why
+    A loader with two workers has two copies of an iterable dataset. Each iterates its copy from the beginning to
+    the end: every sample comes twice, in every epoch. A dataset with indices has no such problem, since the loader
+    deals out indices.
 
-## Why
+How it shows
+    Epochs are longer by the number of workers. Changing `num_workers` changes the training.
 
-A loader with two workers has two copies of an iterable dataset. Each iterates its copy from the beginning to the end:
-every sample comes twice, in every epoch. A dataset with indices has no such problem, since the loader deals out
-indices.
+Fix
+    Split by rank and by worker: there are `num_ranks * num_workers` readers, and each takes every so-many-th sample.
 
-## How it shows
-
-Epochs are longer by the number of workers. Changing `num_workers` changes the training.
-
-## Fix
-
-Split by rank and by worker: there are `num_ranks * num_workers` readers, and each takes every so-many-th sample.
-
-## Example
-
-    worker = get_worker_info()
-    first = rank * worker.num_workers + worker.id
-    for sample in islice(stream, first, None, num_ranks * worker.num_workers):
-        yield sample
+Example
+        worker = get_worker_info()
+        first = rank * worker.num_workers + worker.id
+        for sample in islice(stream, first, None, num_ranks * worker.num_workers):
+            yield sample
 """
 
 from collections import Counter

@@ -1,31 +1,27 @@
 """Every rank draws noise of its own.
 
-## What must hold
+What must hold
+    Dropout, augmentation and latent noise come from states of the random generators that differ from rank to rank.
 
-Dropout, augmentation and latent noise come from states of the random generators that differ from rank to rank.
+Why
+    One seed on all ranks makes the start the same, which is right, and everything that is random in training too:
+    the same units are dropped on all ranks, the first images of all ranks are flipped or not together, a generator
+    draws the same latent vectors. The global batch then has N times fewer different draws than the same batch on
+    one device. The workers of a loader get their seeds from their rank's generator, so they repeat each other as
+    well.
 
-## Why
+How it shows
+    It does not. The training is a little noisier, and a gradient is not the mean over independent samples.
 
-One seed on all ranks makes the start the same, which is right, and everything that is random in training too: the
-same units are dropped on all ranks, the first images of all ranks are flipped or not together, a generator draws the
-same latent vectors. The global batch then has N times fewer different draws than the same batch on one device. The
-workers of a loader get their seeds from their rank's generator, so they repeat each other as well.
+Fix
+    After the model is built, wrapped, and the data are split, seed every rank by itself: `torch.manual_seed(seed + 1 +
+    rank)`, and `numpy` and `random` alike where they are used. What ranks share, such as a split, is drawn from a
+    generator of its own.
 
-## How it shows
-
-It does not. The training is a little noisier, and a gradient is not the mean over independent samples.
-
-## Fix
-
-After the model is built, wrapped, and the data are split, seed every rank by itself: `torch.manual_seed(seed + 1 +
-rank)`, and `numpy` and `random` alike where they are used. What ranks share, such as a split, is drawn from a
-generator of its own.
-
-## Example
-
-    torch.manual_seed(seed)
-    model = DistributedDataParallel(Net())
-    torch.manual_seed(seed + 1 + rank)
+Example
+        torch.manual_seed(seed)
+        model = DistributedDataParallel(Net())
+        torch.manual_seed(seed + 1 + rank)
 """
 
 from collections.abc import Iterator

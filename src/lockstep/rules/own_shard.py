@@ -1,31 +1,26 @@
 """Every rank trains on a share of its own.
 
-## What must hold
+What must hold
+    In one pass over the training data no sample is read by two ranks, but for the few that a sampler repeats to
+    make the shares equal (at most one less than there are ranks).
 
-In one pass over the training data no sample is read by two ranks, but for the few that a sampler repeats to make the
-shares equal (at most one less than there are ranks).
+Why
+    With N ranks that all read everything, N times the work is done for one. If they read in the same order, all
+    ranks compute the same gradient and their mean is what one rank has: nothing is gained. If they read in
+    different orders, an epoch is N epochs, and a schedule that counts epochs runs N times too long.
 
-## Why
+How it shows
+    Nothing fails, and the loss looks fine. An epoch on four ranks has as many steps as on one.
 
-With N ranks that all read everything, N times the work is done for one. If they read in the same order, all ranks
-compute the same gradient and their mean is what one rank has: nothing is gained. If they read in different orders, an
-epoch is N epochs, and a schedule that counts epochs runs N times too long.
+Fix
+    Give the loader a sampler that knows the ranks: `DistributedSampler(data)`, with `set_epoch(epoch)` before each
+    epoch, instead of `shuffle=True`. Use the one that was built: `sampler=sampler`. A batch sampler or a weighted
+    sampler draws from a generator that is seeded alike on all ranks, and each rank takes every N-th draw. An
+    iterable dataset skips what belongs to other ranks: `islice(stream, rank, None, num_ranks)`.
 
-## How it shows
-
-Nothing fails, and the loss looks fine. An epoch on four ranks has as many steps as on one.
-
-## Fix
-
-Give the loader a sampler that knows the ranks: `DistributedSampler(data)`, with `set_epoch(epoch)` before each epoch,
-instead of `shuffle=True`. Use the one that was built: `sampler=sampler`. A batch sampler or a weighted sampler draws
-from a generator that is seeded alike on all ranks, and each rank takes every N-th draw. An iterable dataset skips
-what belongs to other ranks: `islice(stream, rank, None, num_ranks)`.
-
-## Example
-
-    loader = DataLoader(data, batch_size=32, shuffle=True)               # every rank reads everything
-    loader = DataLoader(data, batch_size=32, sampler=DistributedSampler(data))
+Example
+        loader = DataLoader(data, batch_size=32, shuffle=True)               # every rank reads everything
+        loader = DataLoader(data, batch_size=32, sampler=DistributedSampler(data))
 """
 
 from collections.abc import Iterator

@@ -1,29 +1,24 @@
 """All ranks take their shares from one permutation.
 
-## What must hold
+What must hold
+    Ranks that share data draw the same permutation in each pass: their shares are disjoint, and together they are
+    everything.
 
-Ranks that share data draw the same permutation in each pass: their shares are disjoint, and together they are
-everything.
+Why
+    A rank takes every N-th position of a permutation. If each has its own permutation, because of a seed that contains
+    the rank, different epochs, or a draw from a generator that nobody seeded, some samples are read several times and
+    others by nobody. With two ranks a quarter of the data is never read in an epoch.
 
-## Why
+How it shows
+    Nothing fails. The number of steps is right.
 
-A rank takes every N-th position of a permutation. If each has its own permutation, because of a seed that contains
-the rank, different epochs, or a draw from a generator that nobody seeded, some samples are read several times and
-others by nobody. With two ranks a quarter of the data is never read in an epoch.
+Fix
+    Seed the order alike on all ranks: no rank in the sampler's seed, the same value for `set_epoch`, and a
+    generator with a fixed seed in samplers of one's own.
 
-## How it shows
-
-Nothing fails. The number of steps is right.
-
-## Fix
-
-Seed the order alike on all ranks: no rank in the sampler's seed, the same value for `set_epoch`, and a generator with
-a fixed seed in samplers of one's own.
-
-## Example
-
-    sampler = DistributedSampler(data, num_ranks, rank, seed=rank)   # shares of different permutations
-    sampler = DistributedSampler(data, num_ranks, rank, seed=0)
+Example
+        sampler = DistributedSampler(data, num_ranks, rank, seed=rank)   # shares of different permutations
+        sampler = DistributedSampler(data, num_ranks, rank, seed=0)
 """
 
 from collections.abc import Iterator

@@ -24,8 +24,9 @@ Example
 from collections.abc import Iterable, Mapping, Sequence
 
 from lockstep.core.finding import Finding, Law, Severity
+from lockstep.rules.evidence.averaging import parameters_averaged
 from lockstep.rules.evidence.state import Held, both_sides, differing, replicated, same_steps, titles
-from lockstep.trace.events import Step
+from lockstep.trace.events import Optimizer, Step
 from lockstep.trace.trace import Trace
 
 CODE = "LS112"
@@ -52,9 +53,17 @@ def dynamic(trace: Trace) -> Iterable[Finding]:
         begun, ended = (differing(sides, tuple(mine)) for sides in zip(*map(_states, steps), strict=True))
         if begun or ended:
             over.add(number)
+            if _averaged(trace, number, ended or begun):
+                continue
             if steps[0].number or not begun:  # what differs at the start is another rule's
                 yield _drift(trace, steps, agreed.get(number), begun, ended, mine)
         agreed[number] = steps
+
+
+def _averaged(trace: Trace, number: int, keys: Sequence[str]) -> bool:
+    """Local SGD: ranks part on purpose and are averaged every few steps."""
+    told = next((event for event in trace.ranks[0].of(Optimizer) if event.optimizer == number), None)
+    return told is not None and parameters_averaged(trace, told, keys)
 
 
 def _states(step: Step) -> tuple[Mapping[str, str], Mapping[str, str]]:

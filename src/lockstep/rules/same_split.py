@@ -1,28 +1,23 @@
 """All ranks mean the same data.
 
-## What must hold
+What must hold
+    Where a sampler deals out data to ranks, all ranks have the same samples in the same places, and as many. What one
+    rank trains on is not what another evaluates.
 
-Where a sampler deals out data to ranks, all ranks have the same samples in the same places, and as many. What one
-rank trains on is not what another evaluates.
+Why
+    A split that is drawn without a generator, an index list that is shuffled in a constructor, files listed from a set:
+    each process gets its own. The sampler then deals out positions of different lists: samples are read twice or never,
+    and what one rank holds out for validation, another trains on. The validation is then measured on training data.
 
-## Why
+How it shows
+    Nothing fails while the lengths agree. The validation looks better than it should.
 
-A split that is drawn without a generator, an index list that is shuffled in a constructor, files listed from a set:
-each process gets its own. The sampler then deals out positions of different lists: samples are read twice or never,
-and what one rank holds out for validation, another trains on. The validation is then measured on training data.
+Fix
+    Draw splits from a generator with a fixed seed, the same on every rank; sort what comes from a set or a folder.
 
-## How it shows
-
-Nothing fails while the lengths agree. The validation looks better than it should.
-
-## Fix
-
-Draw splits from a generator with a fixed seed, the same on every rank; sort what comes from a set or a folder.
-
-## Example
-
-    training, held_out = random_split(data, [0.8, 0.2])              # every process draws its own
-    training, held_out = random_split(data, [0.8, 0.2], generator=torch.Generator().manual_seed(0))
+Example
+        training, held_out = random_split(data, [0.8, 0.2])              # every process draws its own
+        training, held_out = random_split(data, [0.8, 0.2], generator=torch.Generator().manual_seed(0))
 """
 
 from collections.abc import Iterator

@@ -1,27 +1,22 @@
 """In a pass every sample is read by some rank.
 
-## What must hold
+What must hold
+    All ranks together read, in a complete pass, every sample of the loader's data, but for what `drop_last` leaves out.
 
-All ranks together read, in a complete pass, every sample of the loader's data, but for what `drop_last` leaves out.
+Why
+    A share of a share is less than a share: when the data are divided by hand and then by a sampler once more, each
+    epoch trains on one N-th of them. The epoch is short, which looks like a speed-up.
 
-## Why
+How it shows
+    Epochs have N times fewer steps than they should have on N ranks. The loss falls more slowly per epoch.
 
-A share of a share is less than a share: when the data are divided by hand and then by a sampler once more, each epoch
-trains on one N-th of them. The epoch is short, which looks like a speed-up.
+Fix
+    Divide once: give the sampler the whole dataset, or give the divided dataset a plain loader.
 
-## How it shows
-
-Epochs have N times fewer steps than they should have on N ranks. The loss falls more slowly per epoch.
-
-## Fix
-
-Divide once: give the sampler the whole dataset, or give the divided dataset a plain loader.
-
-## Example
-
-    mine = Subset(data, range(rank, len(data), num_ranks))
-    loader = DataLoader(mine, sampler=DistributedSampler(mine))      # an N-th of an N-th
-    loader = DataLoader(data, sampler=DistributedSampler(data))
+Example
+        mine = Subset(data, range(rank, len(data), num_ranks))
+        loader = DataLoader(mine, sampler=DistributedSampler(mine))      # an N-th of an N-th
+        loader = DataLoader(data, sampler=DistributedSampler(data))
 """
 
 from collections.abc import Iterator

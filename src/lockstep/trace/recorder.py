@@ -53,6 +53,7 @@ class Recorder:
         self._on_enough = on_enough
         self._raised: int = 0
         self._ended = False
+        self.quiet = False
         self._path = rank_file(plan.folder, rank)
         self._sink = Sink(self._path)
         self.keeps = plan.full and plan.keep
@@ -68,8 +69,8 @@ class Recorder:
 
     @property
     def alive(self) -> bool:
-        """Whether this process is the one that records."""
-        return os.getpid() == self.pid and not self._ended
+        """Whether this process is the one that records, and the script's doings are what happens now."""
+        return not self._ended and not self.quiet and os.getpid() == self.pid
 
     @property
     def detailed(self) -> bool:

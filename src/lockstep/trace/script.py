@@ -57,7 +57,9 @@ def run_script(
     source = Feed(feed) if feed is not None else None
     hooks.install(recorder, source)
     if prepare is not None:
+        recorder.quiet = True
         prepare(recorder, source)
+        recorder.quiet = False
     os.chdir(program.cwd)
     sys.argv = [str(program.script), *program.argv]
     sys.path[0:1] = [str(program.script.resolve().parent)]

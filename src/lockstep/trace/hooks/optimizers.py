@@ -38,7 +38,7 @@ class Optimizers:
         recorder = self.recorder
         if not recorder.alive or torch.compiler.is_compiling():
             return
-        held = self.held.setdefault(optimizer, Held(len(self.held)))
+        held = self.held.setdefault(optimizer, Held(self._number(optimizer)))
         parameters = keyed(optimizer)
         self._introduce(optimizer, held, parameters)
         graded = {key: _own_part(one.grad) for key, one in parameters.items() if one.grad is not None}
@@ -57,6 +57,13 @@ class Optimizers:
             if recorder.keeps and grads:
                 held.pending["norm"] = float(torch.linalg.vector_norm(torch.stack([_norm(one) for one in grads])))
                 held.pending["grad_tensors"] = {key: recorder.keep(one) for key, one in graded.items()}
+
+    def _number(self, optimizer: TorchOptimizer) -> int:
+        """In order of building; one that was built before the hooks comes last."""
+        known = self.recorder.optimizers
+        if all(optimizer is not one for one in known):
+            known.append(optimizer)
+        return next(number for number, one in enumerate(known) if one is optimizer)
 
     def after(self, optimizer: TorchOptimizer) -> None:
         """A step has ended."""

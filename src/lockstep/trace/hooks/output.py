@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from lockstep.trace.events import Output
+from lockstep.trace.place import is_users
 from lockstep.trace.recorder import Recorder
 
 MOST_LINES = 1000
@@ -54,7 +55,9 @@ class _Output:
     def print(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def words(*args: Any, **kwargs: Any) -> None:
             original(*args, **kwargs)
-            if kwargs.get("file") in (None, sys.stdout, sys.stderr):
+            # What a package prints is not the script's word.
+            speaks = is_users(sys._getframe(1).f_code.co_filename)
+            if speaks and kwargs.get("file") in (None, sys.stdout, sys.stderr):
                 separator = kwargs.get("sep")
                 self._tell("print", lambda: (" " if separator is None else separator).join(map(str, args)))
 

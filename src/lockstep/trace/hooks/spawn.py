@@ -48,7 +48,9 @@ class SpawnedRank:
         source = Feed(feed) if feed is not None else None
         hooks.install(recorder, source)
         if self.prepare is not None:
+            recorder.quiet = True
             self.prepare(recorder, source)
+            recorder.quiet = False
         try:
             self.function(rank, *args)
         except BaseException as error:

@@ -72,9 +72,9 @@ def _fetch(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _states() -> dict[str, int]:
-    _, keys, position, *_ = np.random.get_state()
+    state = np.random.get_state(legacy=False)["state"]
     return {
         "torch": zlib.crc32(torch.default_generator.get_state().numpy().tobytes()),
-        "numpy": zlib.crc32(keys.tobytes() + str(position).encode()),
+        "numpy": zlib.crc32(state["key"].tobytes() + str(state["pos"]).encode()),
         "random": zlib.crc32(repr(random.getstate()[1]).encode()),
     }
