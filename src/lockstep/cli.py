@@ -139,7 +139,9 @@ def parse_nproc(text: str) -> int | None:
 
 
 def with_optional_values(argv: list[str]) -> list[str]:
-    """Give `--resume` an empty value where none follows, which click cannot express beside free arguments."""
+    """Give `train --resume` an empty value where none follows, which click cannot express beside free arguments."""
+    if argv[:1] != ["train"]:  # elsewhere such a word is the user's script's
+        return argv
     result = []
     for position, item in enumerate(argv):
         following = argv[position + 1] if position + 1 < len(argv) else "-"

@@ -1,5 +1,6 @@
 """`lockstep run`: start a script on N ranks of this machine; with --record, keep what every rank did."""
 
+import os
 from pathlib import Path
 
 from lockstep.core.errors import UserError, explain
@@ -41,11 +42,19 @@ def run(
 
 
 def check_script(script: Path) -> None:
-    """Raises a UserError where there is no such file, or it is no Python."""
-    if not script.is_file():
+    """Raises a UserError where there is no such file, it is no Python, or it may not be read."""
+    try:
+        there, folder = script.is_file(), script.is_dir()
+    except OSError as error:  # a name that is too long, a folder that only others may look into
+        raise UserError(explain(f"{str(script)[:200]} cannot be opened: {error.strerror}", "a Python file")) from None
+    if folder:
+        raise UserError(explain(f"{script} is a folder", "a Python file", next_step="name the script in it"))
+    if not there:
         raise UserError(explain(f"{script} is not there", "a Python file", next_step="check the path"))
     if script.suffix != ".py":
         raise UserError(explain(f"{script} is no Python file", "its name ends in .py"))
+    if not os.access(script, os.R_OK):
+        raise UserError(explain(f"{script} may not be read", "a Python file", next_step="check its permissions"))
 
 
 def prepare_folder(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """`lockstep verify`: prove that a distributed program is the training that one process does. Also a function."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -60,8 +61,9 @@ def verify(
     check_script(program)
     if against is not None:
         check_script(Path(against))
+    _check_words(args, against_args or (), accept, resume_args or ())
     _check(num_ranks, steps, accept, timeout_s)
-    folder = Path(cwd or Path.cwd()).resolve()
+    folder = _working_folder(cwd)
     if "torch" in sys.modules:
         # Ranks are forked, and a process that may have used torch before must not be.
         options = _options(against, against_args, num_ranks, steps, accept, all_rungs, resume_args, timeout_s, spawns)
@@ -128,12 +130,29 @@ def _apart(argv: list[str], folder: Path, told: Callable[[Rung], None] | None) -
     return proof
 
 
+def _working_folder(cwd: str | Path | None) -> Path:
+    try:
+        folder = Path(cwd or Path.cwd()).resolve()
+    except FileNotFoundError:
+        raise UserError(explain("the current folder has been removed", next_step="go to one that is there")) from None
+    if not folder.is_dir():
+        raise UserError(explain(f"{folder} is not there", "the folder to run in", "cwd"))
+    return folder
+
+
+def _check_words(*several: Sequence[str]) -> None:
+    """One text is a sequence of letters, and never meant as one."""
+    for words in several:
+        if isinstance(words, str):
+            raise UserError(explain(f"{words!r} is one text", f"a list of words: {words.split()!r}"))
+
+
 def _check(num_ranks: int, steps: int, accept: Sequence[str], timeout_s: float) -> None:
     if num_ranks < 2:
         raise UserError(explain(f"num_ranks = {num_ranks}", "at least 2: one process is the reference"))
     if steps < 1:
         raise UserError(explain(f"steps = {steps}", "at least 1"))
-    if timeout_s <= 0:
+    if not timeout_s > 0:  # nan too
         raise UserError(explain(f"timeout_s = {timeout_s}", "seconds, more than 0"))
     for code in accept:
         if not (len(code) == 5 and code.startswith("LS") and code[2:].isdecimal()):
@@ -152,18 +171,16 @@ class Reports:
 def command(program: str, args: Sequence[str], options: Mapping[str, Any], compare: bool, reports: Reports) -> Exit:
     """`lockstep verify` in the shell: choose what is proven, say how it goes, write the reports."""
     for path in (reports.html, reports.json, reports.sarif):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise UserError(
-                explain(f"{path.parent} is not there", "a folder for the report", next_step="make it first")
-            )
+        if path is not None:
+            _check_report(path)
     told = _progress()
     if compare:
         if len(args) != 1:
             raise UserError(explain(f"--compare with {1 + len(args)} runs", "two: --compare RUN RUN"))
         from lockstep.proof.compare_runs import compare_runs
 
-        proof = compare_runs(Path(program), Path(args[0]))
-    elif program.endswith((".yaml", ".yml")) or "=" in program:
+        proof = compare_runs(Path(program), Path(args[0]), tuple(options["accept"]))
+    elif program.endswith((".yaml", ".yml")) or ("=" in program and not Path(program).is_file()):
         proof = _recipe(program, args, options, told)
     else:
         proof = verify(program, args, told=told, **options)
@@ -173,11 +190,23 @@ def command(program: str, args: Sequence[str], options: Mapping[str, Any], compa
     return proof.exit
 
 
+def _check_report(path: Path) -> None:
+    """Before minutes are spent on what could not be written."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise UserError(explain(f"{path.parent} is not there", "a folder for the report", next_step="make it first"))
+    if path.is_dir():
+        raise UserError(explain(f"{path} is a folder", "the name of a file for the report"))
+    if not os.access(folder, os.W_OK):
+        raise UserError(explain(f"{folder} may not be written to", "a folder for the report"))
+
+
 def _recipe(program: str, args: Sequence[str], options: Mapping[str, Any], told: Callable[[Rung], None]) -> Proof:
     for name in ("against", "against_args", "resume_args"):
         if options[name] is not None:
             flag = "--" + name.replace("_", "-")
             raise UserError(explain(f"{flag} with a recipe", "a recipe is its own reference, and resumes by itself"))
+    _check(options["num_ranks"], options["steps"], options["accept"], options["timeout_s"])
     from lockstep.proof.recipe import prove_recipe
     from lockstep.proof.takes import Settings
 
@@ -218,9 +247,17 @@ def _write(proof: Proof, reports: Reports) -> None:
     for path, make in makers:
         if path is not None:
             try:
-                write_text(path, make())
+                _put(path, make())
             except OSError as error:
                 raise UserError(explain(f"{path} cannot be written: {error.strerror}")) from None
+
+
+def _put(path: Path, text: str) -> None:
+    """Whole or not at all; but what is no ordinary file (/dev/stdout, a link) stays what it is."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        path.write_text(text, encoding="utf-8")
+    else:
+        write_text(path, text)
 
 
 def words(text: str | None) -> list[str] | None:

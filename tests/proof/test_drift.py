@@ -3,7 +3,7 @@
 import pytest
 
 from lockstep.proof.drift import Verdict, drift
-from lockstep.proof.finished import Span, together
+from lockstep.proof.finished import Span
 
 LOSSES = [2.0 * 0.9**step for step in range(20)]
 
@@ -76,12 +76,3 @@ def test_sixteen_bits_are_allowed_more() -> None:
 
 def test_no_number() -> None:
     assert drift(pairs([0.0, float("nan")])).verdict is Verdict.UNCLEAR
-
-
-def test_spans_are_put_together_until_their_ends_meet() -> None:
-    fine = {(0, 1): 4.0, (1, 2): 2.0, (2, 3): 3.0, (3, 4): 1.0}
-    coarse = {(0, 2): 3.5, (2, 4): 2.5, (4, 6): 1.0}
-    assert together(fine, coarse) == [((0, 2), 3.0, 3.5), ((2, 4), 2.0, 2.5)]
-    assert together(coarse, coarse) == [(span, loss, loss) for span, loss in coarse.items()]
-    assert together({}, fine) == []
-    assert together({(2, 4): 1.0}, fine) == []

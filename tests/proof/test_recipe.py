@@ -65,9 +65,9 @@ def test_points_are_the_same_training_on_two_ranks(tmp_path: Path) -> None:
     assert [one.name for one in proof.rungs] == names
     assert float(rung(proof, "shard").said.rpartition(" ")[2]) < 1e-12
     assert "2 ranks ran 8 steps" in rung(proof, "2 processes").said
-    assert "32 + 32 samples of 64" in rung(proof, "partition").said
+    assert "32 + 32 of 64 samples" in rung(proof, "partition").said
     assert "the global batches of 4 steps are those of one process" in rung(proof, "partition").said
-    assert "bit for bit over 2 steps; resumed on one it goes on from the same weights" in rung(proof, "resume").said
+    assert "bit for bit over 2 steps; one rank goes on with the same weights and samples" in rung(proof, "resume").said
     one, two = proof.curves
     assert len(one.values) == 4
     assert two.values == pytest.approx(one.values, rel=1e-12)

@@ -73,12 +73,14 @@ def launch_local(
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the ranks ended. cut: the reason that `until` gave, "" if the run ended by itself."""
+    """How the ranks ended. cut: the reason that `until` gave, "" if the run ended by itself. ended_by: the signal that
+    came to this process meanwhile."""
 
     verdict: Verdict
     failures: tuple[Failure, ...]
     ends: tuple[RankEnd, ...]
     cut: str = ""
+    ended_by: signal.Signals | None = None
 
 
 def run_local(
@@ -105,7 +107,7 @@ def run_local(
                 verdict = _INTERRUPTED[watch.ended_by]
             else:
                 verdict = judge(failures, ends, _keep(folder, work_dir))
-            return Outcome(verdict, tuple(failures), tuple(ends), cut)
+            return Outcome(verdict, tuple(failures), tuple(ends), cut, watch.ended_by)
     except OSError as error:
         raise RunError(
             explain(

@@ -27,13 +27,14 @@ class Manner:
 
     single: as `python script.py`, without torchrun's variables. nodes: every rank is a node of its own (LOCAL_RANK 0).
     threads: of torch in each rank, None for torchrun's own choice. fed: the feed's rank is the process's own; False: it
-    is as given. prepare: called when the hooks are in place.
+    is as given. cpu: no GPU is to be seen. prepare: called when the hooks are in place.
     """
 
     single: bool = False
     nodes: bool = False
     threads: int | None = None
     fed: bool = True
+    cpu: bool = False
     prepare: Callable[[Recorder, Feed | None], None] | None = None
 
 
@@ -42,6 +43,8 @@ def script_rank(program: Program, plan: Plan, feed: FeedPlan | None = None, mann
     place = Place.from_environment()
     folder = record.failures_folder()
     assert folder is not None, "a rank that the launcher started"
+    if manner.cpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if manner.single:
         for name in _TORCHRUN:
             os.environ.pop(name, None)
@@ -64,6 +67,8 @@ def script_rank(program: Program, plan: Plan, feed: FeedPlan | None = None, mann
 
 
 def _whoami(place: Place, manner: Manner) -> Whoami:
+    if manner.cpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if manner.single:
         return Whoami()
     if manner.nodes:

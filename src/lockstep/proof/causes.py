@@ -61,6 +61,10 @@ def of_mirror(stage: Stage, take: Take, result: Mirrored, alone: bool = False) -
         found.append(_dropout(stage))
     if result.factor is not None:
         found.append(_scaled(stage, result.factor))
+    if kinds == {"step"}:
+        text = "the two make another number of steps: epochs or a limit of steps follow the number of ranks"
+        next_step = "keep the number of epochs: in each of them a rank has 1/N of the samples already"
+        found.append(Hypothesis(Cause(text, next_step)))
     if kinds == {"parameter"}:
         text = "the gradients and rates are equal, and the parameters after the step are not: the optimizer's settings"
         found.append(Hypothesis(Cause(text, "compare the arguments of the two optimizers (momentum, weight decay)")))

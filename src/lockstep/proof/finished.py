@@ -137,7 +137,7 @@ def _of_train(folder: Path) -> Finished:
 
 def together(one: Mapping[Span, float], other: Mapping[Span, float]) -> list[tuple[Span, float, float]]:
     """Both losses over the same spans: shorter ones are put together until their ends meet."""
-    found = []
+    found: list[tuple[Span, float, float]] = []
     sides = [sorted(one.items()), sorted(other.items())]
     held: list[list[tuple[Span, float]]] = [[], []]
     while True:

@@ -9,7 +9,7 @@ from lockstep.core.finding import Finding, Severity, Witness
 from lockstep.core.proof import Cause, Rung, Status
 from lockstep.proof import causes, mirror, shard
 from lockstep.proof.align import views
-from lockstep.proof.partition import partition
+from lockstep.proof.partition import made_anew, partition
 from lockstep.proof.question import Stage
 from lockstep.proof.resume import resume
 from lockstep.proof.takes import Take
@@ -72,7 +72,7 @@ def _one_process(stage: Stage) -> Rung:
         said = "the program never calls the step of a torch optimizer, so there is no training to compare"
         return Rung(name, Status.ABSTAIN, said)
     with_variables = ", with torchrun's variables, which it needs" if stage.needs_variables else ""
-    return Rung(name, Status.PASS, f"the original runs as one process{with_variables}: {len(steps)} steps recorded")
+    return Rung(name, Status.PASS, f"the original trains as one process{with_variables}; {len(steps)} steps recorded")
 
 
 def _wants_variables(take: Take) -> bool:
@@ -97,11 +97,11 @@ def _distributed_path(stage: Stage) -> Rung | None:
         return _did_not_run(name, take)
     result = mirror.compare(stage.reference(), take)
     if result.exact:
-        said = f"one rank under torchrun is bit for bit the single process over {result.steps} steps"
+        said = f"one rank under torchrun equals it bit for bit over {result.steps} steps"
         return Rung(name, Status.PASS, said)
     if _differs_by_declaration(result, stage):
-        return Rung(name, Status.ABSTAIN, "other learning rates are declared (LS412): judged on slices", covered=True)
-    said = f"one rank under torchrun is not the single process: they differ first at step {_first(result)}"
+        return Rung(name, Status.ABSTAIN, "another rate or batch is declared: judged on slices", covered=True)
+    said = f"one rank under torchrun does not equal it: they differ first at step {_first(result)}"
     return Rung(name, Status.FAIL, said, result.differences, causes.of_mirror(stage, take, result, alone=True))
 
 
@@ -110,7 +110,8 @@ def _first(result: mirror.Mirrored | shard.Sharded) -> int:
 
 
 def _differs_by_declaration(result: mirror.Mirrored, stage: Stage) -> bool:
-    return "LS412" in stage.question.accept and {one.what for one in result.differences} <= {"lr", "parameter"}
+    kinds, accepted = {one.what for one in result.differences}, stage.question.accept
+    return ("LS412" in accepted and kinds <= {"lr", "parameter"}) or ("LS408" in accepted and kinds == {"step"})
 
 
 def _two_processes(stage: Stage) -> Rung:
@@ -123,12 +124,11 @@ def _two_processes(stage: Stage) -> Rung:
     if serious:
         worst = serious[0]
         said = f"{len(serious)} finding{'s' * (len(serious) > 1)}; the first: {worst.code}, {worst.seen}"
-        cause = Cause(worst.seen, worst.next_step, worst.code)
-        return Rung(name, Status.FAIL, said, causes=(cause,), findings=others)
-    if take.problem and take.cut != "time":
+        return Rung(name, Status.FAIL, said, findings=others)
+    steps = min((len(views(rank)) for rank in take.trace.ranks), default=0)
+    if take.problem and (take.cut != "time" or not steps):
         return replace(_did_not_run(name, take), findings=others)
     cut = f", and was ended after {stage.question.settings.limit_s:g} s" if take.cut else " and ended"
-    steps = min(len(views(rank)) for rank in take.trace.ranks)
     said = f"{ranks} ranks ran {steps} steps{cut}; the rules found nothing against it"
     return Rung(name, Status.PASS, said, findings=others)
 
@@ -139,19 +139,25 @@ def judged(stage: Stage) -> tuple[Finding, ...]:
     if not trace.ranks or not all(rank.events for rank in trace.ranks):
         return ()
     found = judge(trace)
+    if any(one.code == "LS100" for one in found):
+        return found  # ranks that nothing joins are no larger batch, and no nodes
     every_rank_writes = any(one.code in ("LS301", "LS304") for one in found)
     return (*found, *(() if every_rank_writes else _writers_of_nodes(stage)), *_larger_batch(stage))
 
 
 def _writers_of_nodes(stage: Stage) -> tuple[Finding, ...]:
-    """What only several nodes show: a rank that takes LOCAL_RANK 0 for the one that writes."""
+    """What only several nodes show: a rank that takes LOCAL_RANK 0 for the one that writes.
+
+    On one node it does no harm, and a program may be meant for one: this is no error of the run that was asked about.
+    """
     plain = stage.plain()
     if plain.problem or stage.question.settings.spawns:
         return ()
     if not any(event.op in ("save", "write") for rank in plain.trace.ranks for event in rank.of(File)):
         return ()
     trace = stage.nodes().trace
-    return tuple(one for one in judge(trace) if one.code == "LS303") if trace.ranks else ()
+    found = [one for one in judge(trace) if one.code == "LS303"] if trace.ranks else []
+    return tuple(replace(one, severity=Severity.NOTE, seen=f"on several nodes, {one.seen}") for one in found)
 
 
 def _larger_batch(stage: Stage) -> Iterator[Finding]:
@@ -174,7 +180,15 @@ def _larger_batch(stage: Stage) -> Iterator[Finding]:
 
 def _partition(stage: Stage) -> Rung:
     findings = tuple(one for one in judged(stage) if one.code.startswith("LS2"))
-    return partition(stage.plain().trace, findings, stage.question.serious(findings))
+    trace = stage.plain().trace
+    if any(one.code == "LS202" for one in findings) and made_anew(trace, stage.again().trace):
+        said = (
+            "every process makes its data at random: a rank has other samples under the same indices whenever it is "
+            "started, so who reads what says nothing"
+        )
+        kept = tuple(one for one in findings if one.code != "LS202")
+        return Rung("partition", Status.ABSTAIN, said, findings=kept)
+    return partition(trace, findings, stage.question.serious(findings))
 
 
 def _mirror(stage: Stage) -> Rung:
@@ -191,8 +205,8 @@ def _mirror(stage: Stage) -> Rung:
     result = mirror.compare(stage.reference(), take)
     if result.exact:
         said = (
-            f"{take.trace.num_ranks} ranks, each fed the original's whole batches, are the single process bit for bit: "
-            f"gradients, learning rates and weights of {result.steps} steps, difference 0"
+            f"fed its whole batches, {take.trace.num_ranks} ranks equal it bit for bit: gradients, rates and weights "
+            f"of {result.steps} steps"
         )
         return Rung(name, Status.PASS, said)
     if _no_loader(stage, result):
@@ -201,7 +215,7 @@ def _mirror(stage: Stage) -> Rung:
     declared = _differs_by_declaration(result, stage)
     if declared or (result.share_dependent and _shard_holds(stage)):
         said = (
-            "other learning rates are declared (LS412)"
+            "another rate or batch is declared"
             if declared
             else "the program's arithmetic depends on the share of a rank, so whole batches cannot mirror it"
         )
@@ -236,8 +250,8 @@ def _shard(stage: Stage) -> Rung:
     result = shard.compare(reference, take)
     if result.passed:
         said = (
-            f"{take.trace.num_ranks} ranks, each fed its slice in float64, make the single process's gradients and "
-            f"weights over {result.steps} steps: largest relative error {result.error:.1e}"
+            f"fed slices in float64, {take.trace.num_ranks} ranks make its gradients and weights over {result.steps} "
+            f"steps; largest relative error {result.error:.1e}"
         )
         return Rung(name, Status.PASS, said)
     said = f"fed slices in float64, the ranks differ from the single process first at step {_first(result)}"

@@ -1,7 +1,8 @@
 """The mirror lemma (SAME): every rank is fed the reference's whole batch, and everything is equal bit for bit."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from lockstep.core.finding import Place
 from lockstep.core.proof import Difference
@@ -62,7 +63,22 @@ def compare(reference: Take, take: Take) -> Mirrored:
                 found = [*_of(found, "start"), *first, *_loss(number, wanted, seen), *_of(found, "")]
                 factor = values.factor(values.gradients(reference, 0, wanted), values.gradients(take, number, seen))
                 return Mirrored(count, tuple(found), factor, _talks(seen))
-    return Mirrored(steps)
+    return Mirrored(steps, tuple(islice(_other_length(one, take.trace.ranks), 1)) if steps else ())
+
+
+def _other_length(one: RankTrace, ranks: Sequence[RankTrace]) -> Iterator[Difference]:
+    """A rank that ends by itself while the reference goes on, or the other way round."""
+    wanted = len(views(one))
+    for rank in ranks:
+        mine = len(views(rank))
+        if mine < wanted and _ended(rank):
+            yield Difference(mine, "step", "", rank.rank, f"the end, after {mine} steps", "a further step")
+        if mine > wanted and _ended(one):
+            yield Difference(wanted, "step", "", rank.rank, "a further step", f"the end, after {wanted} steps")
+
+
+def _ended(rank: RankTrace) -> bool:
+    return rank.end is not None and rank.end.how in ("returned", "exited")
 
 
 def _of(found: list[Difference], what: str) -> list[Difference]:
@@ -164,7 +180,7 @@ def _output(reference: Take, take: Take, number: int, rank: int, event: Module, 
     texts = _text(seen), _text(one)
     error = None
     if one is not None and seen is not None and one.shape == seen.shape:
-        error = values.total(values.errors(values.Values({"": one}), values.Values({"": seen})))
+        error = values.total(values.errors(values.single(one), values.single(seen)))
     return Difference(number, "output", event.name or "the model", rank, *texts, error, Place.parse(other.at))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import distributed_c10d as c10d
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
@@ -52,6 +53,7 @@ class Mode:
 
     def __call__(self, recorder: Recorder, feed: Feed | None) -> None:
         """Called when the hooks are in place, before the script."""
+        _on_cpu(recorder)
         _norms(self.norms)
         if self.fixed:
             seed_all("start")
@@ -71,6 +73,19 @@ class Mode:
         if self.factor != 1.0:
             recorder.patch(torch.autograd, "backward", lambda original: _scaled(original, self.factor))
         _before_steps(self)
+
+
+def _on_cpu(recorder: Recorder) -> None:
+    """A backend for GPUs that the program names becomes the one for CPUs."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def init(backend: str | None = None, *args: Any, **kwargs: Any) -> Any:
+            return original("gloo" if backend and "nccl" in backend else backend, *args, **kwargs)
+
+        return init
+
+    recorder.patch(dist, "init_process_group", make)
+    vars(c10d)["init_process_group"] = dist.init_process_group
 
 
 def _not_compiled(model: Any = None, **kwargs: Any) -> Any:

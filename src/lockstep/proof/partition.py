@@ -1,10 +1,12 @@
 """The partition lemma (SPLIT): who reads what, from the recorded sample indices."""
 
 from lockstep.core.finding import Finding
-from lockstep.core.proof import Cause, Rung, Share, Status
+from lockstep.core.proof import Rung, Share, Status
 from lockstep.proof.align import samples
+from lockstep.rules.evidence.data import Reading, readings
+from lockstep.rules.evidence.samples import Contents, Relation, relation
 from lockstep.trace.events import Batch, Loader, PassEnd
-from lockstep.trace.trace import Trace
+from lockstep.trace.trace import RankTrace, Trace
 
 
 def partition(trace: Trace, findings: tuple[Finding, ...], serious: tuple[Finding, ...]) -> Rung:
@@ -12,8 +14,7 @@ def partition(trace: Trace, findings: tuple[Finding, ...], serious: tuple[Findin
     name = "partition"
     if serious:
         said = f"{len(serious)} finding{'s' * (len(serious) > 1)}; the first: {serious[0].code}, {serious[0].seen}"
-        cause = Cause(serious[0].seen, serious[0].next_step, serious[0].code)
-        return Rung(name, Status.FAIL, said, causes=(cause,), findings=findings)
+        return Rung(name, Status.FAIL, said, findings=findings)
     passes = shares(trace)
     training = [share for share in passes if _is_training(trace, share.stream)]
     if not passes:
@@ -24,12 +25,27 @@ def partition(trace: Trace, findings: tuple[Finding, ...], serious: tuple[Findin
     first = training[0]
     each = " + ".join(str(len(ids)) for ids in first.ids)
     length = f" of {first.length}" if first.length is not None else ""
-    whole = "read to its end" if first.complete else "as far as it was read"
+    whole = ", read to its end," if first.complete else ""
     said = (
-        f"{len(training)} training pass{'es' * (len(training) > 1)}; the first, {whole}: {each} samples{length}, "
-        f"{_overlap(first)} on more than one rank"
+        f"{len(training)} training pass{'es' * (len(training) > 1)}; in the first{whole} ranks read {each}{length} "
+        f"samples, {_overlap(first) or 'none'} on more than one rank"
     )
     return Rung(name, Status.PASS, said, findings=findings)
+
+
+def made_anew(trace: Trace, again: Trace) -> bool:
+    """Whether a rank has other samples under the same indices in another run of the same program."""
+    if not (trace.ranks and again.ranks):
+        return False
+    first, second = _contents(trace.ranks[0]), _contents(again.ranks[0])
+    return any(relation(first[stream], second[stream]) is Relation.OTHER for stream in first.keys() & second.keys())
+
+
+def _contents(rank: RankTrace) -> dict[str, Contents]:
+    found: dict[str, list[Reading]] = {}
+    for one in readings(rank):
+        found.setdefault(one.loader.stream, []).append(one)
+    return {stream: Contents.of(passes) for stream, passes in found.items()}
 
 
 def _overlap(share: Share) -> int:

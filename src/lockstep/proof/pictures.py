@@ -1,6 +1,7 @@
 """What the report draws: loss curves, and what each rank did around the first divergence."""
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from math import nan
 
 from lockstep.core.finding import Place
@@ -50,13 +51,14 @@ def timeline(trace: Trace, rungs: Sequence[Rung]) -> tuple[Moment, ...]:
     window = range(max(centre - 1, 0), centre + 2)
     events = [event for rank in trace.ranks for event in rank.events if event.step in window]
     begin = min((event.time for event in events if type(event) in _KINDS), default=0.0)
-    return tuple(moment for rank in trace.ranks for moment in _moments(rank, window, begin))[:_MOST]
+    each = _MOST // max(trace.num_ranks, 1)
+    return tuple(moment for rank in trace.ranks for moment in _moments(rank, window, begin)[:each])
 
 
 def _moments(rank: RankTrace, window: range, begin: float) -> list[Moment]:
     mine = [event for event in rank.events if event.step in window and (type(event) in _KINDS or _is_save(event))]
     found = []
-    for event, following in zip(mine, [*mine[1:], None], strict=True):
+    for event, following in zip_longest(mine, mine[1:]):
         end = following.time if following is not None else event.time
         if isinstance(event, Collective) and event.end:
             end = event.end

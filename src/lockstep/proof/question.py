@@ -110,6 +110,13 @@ class Stage:
             lambda name: self.studio.take(name, self.question.program, self.num_ranks, Mode(), keep=False),
         )
 
+    def again(self) -> Take:
+        """The same once more."""
+        return self._once(
+            "two processes again",
+            lambda name: self.studio.take(name, self.question.program, self.num_ranks, Mode(), keep=False),
+        )
+
     def nodes(self) -> Take:
         """The same, every rank as a node of its own."""
         manner = Manner(nodes=True)
@@ -158,7 +165,7 @@ class Stage:
         """The original in float64, its batches such that they can be cut."""
         plan = self.layout()
         mode = replace(Mode(fixed=True, high=True, norms="local"), **changes)
-        feed = FeedPlan("record", self.record(name), grow=plan.grow, multiple=self.num_ranks * plan.per[1], double=True)
+        feed = FeedPlan("record", self.record(name), grow=plan.grow, multiple=_multiple(plan), double=True)
         return self._once(name, lambda name: self._original(name, mode, feed))
 
     def shard(self, name: str = "shard", source: str = "reference in float64", **changes: Any) -> Take:
@@ -186,3 +193,10 @@ class Stage:
         steps = self.question.settings.steps if only is None else 1
         manner = Manner(fed=only is None)
         return self.studio.take(name, self.question.program, num_ranks, mode, feed=feed, manner=manner, steps=steps)
+
+
+def _multiple(plan: Layout) -> int:
+    """What the rows of a batch must be a multiple of to be cut: at least two a slice where batches are that large, since
+    a draw of one number cannot be told from a draw of one row."""
+    slices = plan.num_ranks * plan.per[1]
+    return 2 * slices if plan.size_reference * plan.grow * plan.per[0] >= 2 * slices else slices

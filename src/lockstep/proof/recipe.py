@@ -274,10 +274,7 @@ def _samples_a_step(trace: Trace) -> int:
 
 
 def _mirror(stage: _Stage) -> Rung:
-    said = (
-        "the runtime weighs every rank by what it read, so a whole batch for every rank is another step; "
-        "slices prove it instead"
-    )
+    said = "the runtime weighs each rank by what it read, so whole batches for all would be another step"
     return Rung("mirror", Status.ABSTAIN, said, covered=True)
 
 
@@ -358,8 +355,8 @@ def _resume(stage: _Stage) -> Rung:
         differences = result.differences or ((other,) if other is not None else ())
         cause = Cause("the runtime's own checkpoint, or state of the recipe that is outside its model", "report it")
         return Rung(name, Status.FAIL, f"{said}, it is not the unbroken run", differences, (cause,))
-    said += (
-        f", it is the unbroken run bit for bit over {result.steps} steps; resumed on one it goes on from the same "
-        f"weights with the same samples ({count} steps)"
+    said = (
+        f"stopped after {half} steps and resumed, {ranks} ranks equal the unbroken run bit for bit over "
+        f"{result.steps} steps; one rank goes on with the same weights and samples ({count} steps)"
     )
     return Rung(name, Status.PASS, said)

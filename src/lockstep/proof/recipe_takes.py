@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 
@@ -15,9 +16,10 @@ from lockstep.proof.modes import Mode
 from lockstep.proof.takes import Prepared, Studio, Take
 from lockstep.recipes import BUILTIN
 from lockstep.recipes.names import locate
-from lockstep.recipes.resolve import recipe_class
+from lockstep.recipes.resolve import load_recipe, recipe_class
 from lockstep.runtime.config import Config, load_config
-from lockstep.runtime.world import Place
+from lockstep.runtime.logs import rank_logs
+from lockstep.runtime.world import Place, World
 from lockstep.trace import hooks
 from lockstep.trace.events import End
 from lockstep.trace.recorder import Plan, Recorder
@@ -41,8 +43,9 @@ class RecipeMode(Mode):
         if self.other_noise:
             from lockstep.runtime import loop
 
-            original = loop.seed_rank_step
-            loop.seed_rank_step = lambda seed, rank, step: original(seed, rank + 1_000_000, step)
+            module: Any = loop
+            original = module.seed_rank_step
+            module.seed_rank_step = lambda seed, rank, step: original(seed, rank + 1_000_000, step)
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,6 @@ class RecipeRun:
 
 def recipe_rank(run: RecipeRun, program: Program, plan: Plan, prepare: Prepared) -> None:
     """What a launched rank runs: `lockstep train` under the recorder."""
-    from lockstep.train import train_rank
-
     place = Place.from_environment()
     who = Whoami(place.rank, place.num_ranks, place.rank_of_node, place.ranks_per_node, "torchrun")
     torch.set_num_threads(1)
@@ -68,7 +69,7 @@ def recipe_rank(run: RecipeRun, program: Program, plan: Plan, prepare: Prepared)
     prepare(recorder, None)
     os.chdir(program.cwd)
     try:
-        train_rank(run.config, run.folder, run.resume, (), "lockstep verify", run.max_steps)
+        _train(run)
     except BaseException as error:
         recorder.end(End(how="raised", code=1, error=f"{type(error).__name__}: {error}"[:4000]))
         raise
@@ -83,6 +84,19 @@ def imported(name: str) -> None:
 
     if name in BUILTIN:
         recipe_class(name)
+
+
+def _train(run: RecipeRun) -> None:
+    from lockstep.runtime.training import fit, prepare_folder
+
+    config = run.config
+    with World.enter("cpu", 1, config.parallel.timeout_s) as world:
+        if world.is_main:
+            prepare_folder(run.folder, config, run.resume)
+        world.barrier()
+        with rank_logs(run.folder / "logs", world.rank):
+            recipe = load_recipe(config.recipe, config.options)
+            fit(recipe, config, world, run.folder, run.resume, "lockstep verify", run.max_steps)
 
 
 @dataclass(frozen=True)
@@ -126,8 +140,8 @@ class Recipes:
             keep: values are kept for comparison.
         """
         home = self.studio.home(name)
-        workspace = home / "work"
-        sandbox.copy_folder(self.cwd, workspace)
+        root = home / "work"
+        workspace = sandbox.copy_with_surroundings(self.cwd.resolve(), root)
         folder = home / "run"
         if after is not None:
             shutil.copytree(after.folder.parent / "run", folder)
@@ -137,8 +151,8 @@ class Recipes:
         moved = workspace / script.relative_to(self.cwd) if script.is_relative_to(self.cwd) else script
         program = Program(moved, (), workspace)
         plan = Plan(home / "trace", True, keep)
-        args = (run, program, plan, Prepared(mode, workspace, home))
-        take = self.studio.launch(name, recipe_rank, args, num_ranks, home, workspace, self.cwd)
+        args = (run, program, plan, Prepared(mode, root, home))
+        take = self.studio.launch(name, recipe_rank, args, num_ranks, home, root)
         callers = _callers() - {str(script)}
         ranks = tuple(_without(rank, callers) for rank in take.trace.ranks)
         take = replace(take, trace=replace(take.trace, ranks=ranks))

@@ -128,9 +128,9 @@ def _differences(
     for what, keys, read in (("gradient", grads, values.gradients), ("parameter", after, values.parameters)):
         if keys and (what == "gradient" or not grads):
             one, other = read(unbroken, rank, wanted).arrays, read(resumed, rank, seen).arrays
-            texts = tuple(values.shown(side[keys[0]]) if keys[0] in side else "none" for side in (other, one))
+            shown = [values.shown(side[keys[0]]) if keys[0] in side else "none" for side in (other, one)]
             name = names.get((optimizer, keys[0]), keys[0])
-            found.append(Difference(number, what, name, rank, texts[0], texts[1], place=place))
+            found.append(Difference(number, what, name, rank, shown[0], shown[1], place=place))
     scales = [[event.scale for event in view.of(Scaler)] for view in (wanted, seen)]
     if scales[0] and scales[1] and scales[0][-1] != scales[1][-1]:
         found.append(Difference(number, "scale", "", rank, f"{scales[1][-1]:g}", f"{scales[0][-1]:g}", place=place))

@@ -113,7 +113,8 @@ def _compared(trial: "_Trial", resumed: Take, where: Restart, saved: int) -> Run
         return Rung(NAME, Status.FAIL, said, (Difference(where.total, "steps", seen="none", wanted="the rest"),))
     if result.differences:
         first = result.differences[0].step
-        alike = f"is the unbroken run for {result.steps} steps, and" if result.steps else "at once"
+        count = f"{result.steps} step{'s' * (result.steps > 1)}"
+        alike = f"is the unbroken run for {count}, and" if result.steps else "at once"
         said = f"{trial.said} it goes on from the weights after {where.total} steps; it {alike} differs at step {first}"
         causes = (_cause(result, read, where),)
         return Rung(NAME, Status.FAIL, said, result.differences, causes)
@@ -123,17 +124,12 @@ def _compared(trial: "_Trial", resumed: Take, where: Restart, saved: int) -> Run
 
 
 def _passed(trial: "_Trial", resumed: Take, where: Restart, result: Continued, read: Reread) -> Rung:
-    what = "learning rates, gradients and weights" if read.kind == "shuffled" else "samples, rates, gradients, weights"
-    said = (
-        f"{trial.said} it goes on after step {where.total} and is the unbroken run bit for bit ({what}) "
-        f"over {result.steps} steps"
-    )
+    said = f"{trial.said} it goes on after step {where.total} and equals the unbroken run bit for bit"
+    said += f" over {result.steps} steps"
     if read.kind == "shuffled":
-        said += f", given its batches: {read.text}"
-    if _random_restored(trial.unbroken.trace, resumed.trace, where.total):
-        said += "; the random state is restored as well"
-    else:
-        said += "; random numbers were made a function of the step: whether their state is restored is not judged"
+        said += f", given its batches ({read.text})"
+    restored = _random_restored(trial.unbroken.trace, resumed.trace, where.total)
+    said += "; the random state too" if restored else "; the random state is not judged"
     elsewhere = trial.on_one_process(where)
     return Rung(NAME, elsewhere[0], f"{said}. {elsewhere[1]}", elsewhere[2])
 
@@ -156,7 +152,7 @@ class _Trial:
     @property
     def said(self) -> str:
         """How it came to this."""
-        return f"killed after {self.kill} steps and started again with `{self.words}`,"
+        return f"killed after {self.kill} steps and resumed,"
 
     def go_on(self, done: int, late: int = 0, replay: bool = False) -> Take:
         """A fresh process with the randomness that follows `done` steps. late: batches of its first pass that its
@@ -181,6 +177,8 @@ class _Trial:
 
     def on_one_process(self, where: Restart) -> tuple[Status, str, tuple[Difference, ...]]:
         """Whether it also goes on as one process, from the same weights."""
+        if self.stage.question.settings.spawns:  # the arguments say how many ranks there are
+            return Status.PASS, "On another number of ranks it was not tried", ()
         manner = Manner(single=not self.stage.needs_variables)
         mode = GoesOn(fixed=True, done=where.total)
         feed = FeedPlan("own", self.stage.studio.folder)

@@ -2,15 +2,16 @@
 
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from lockstep.core.errors import UserError
+from lockstep.core.errors import RunError, UserError, explain
 from lockstep.launch.leftovers import scratch
 from lockstep.launch.local import Outcome, run_local
 from lockstep.launch.script import Manner, script_rank
@@ -91,19 +92,20 @@ class Studio:
             num_ranks: processes; their manner says whether one of them is plain `python`.
             mode: what is changed. feed: where batches come from. keep: values are kept for comparison.
             steps: stop after so many optimizer steps, None for never.
-            workspace: go on in this copy of the user's folder instead of a fresh one.
+            workspace: go on in this copy of the user's folder and its surroundings instead of a fresh one.
         """
         home = self.home(name)
+        cwd = program.cwd.resolve()
+        root = workspace or home / "work"
         if workspace is None:
-            workspace = home / "work"
-            sandbox.copy_folder(program.cwd.resolve(), workspace)
+            sandbox.copy_with_surroundings(cwd, root)
         plan = Plan(home / "trace", True, keep, steps)
-        inner = _moved(program, workspace)
-        prepare = Prepared(mode, workspace, home)
+        inner = _moved(program, sandbox.inside(root, cwd))
+        prepare = Prepared(mode, root, home)
         spawns = self.settings.spawns  # then it is started as one process, whatever becomes of it
-        manner = replace(manner, single=manner.single or spawns, threads=1, prepare=prepare)
+        manner = replace(manner, single=manner.single or spawns, threads=1, cpu=True, prepare=prepare)
         args, ranks = (inner, plan, feed, manner), 1 if spawns else num_ranks
-        return self.launch(name, script_rank, args, ranks, home, workspace, program.cwd.resolve())
+        return self.launch(name, script_rank, args, ranks, home, root)
 
     def home(self, name: str) -> Path:
         """The folder of the take that comes next, with one for its trace in it."""
@@ -119,19 +121,24 @@ class Studio:
         num_ranks: int,
         home: Path,
         workspace: Path,
-        source: Path,
     ) -> Take:
         """Run ranks that record themselves, and read what they have left.
 
         Args:
             target, args: what each rank runs.
-            home: of this take. workspace: where it runs. source: the folder that the workspace is a copy of.
+            home: of this take. workspace: stands for the root of the file system, with copies and links of it.
+
+        Raises:
+            KeyboardInterrupt, RunError: a signal has asked this process to end.
         """
         began = time.monotonic()
         watch = _Watch(home, self.settings.limit_s, self.settings.quiet_s)
         with _quiet_stdin():
-            outcome = run_local(target, args, num_ranks, work_dir=home, until=watch)
-        take = _result(name, home, outcome, workspace, source, time.monotonic() - began)
+            # Forked also where torch knows GPUs: this process has touched none, and the ranks see none.
+            outcome = run_local(target, args, num_ranks, work_dir=home, start_method="fork", until=watch)
+        if outcome.ended_by is not None:
+            _interrupted(outcome.ended_by)
+        take = _result(name, home, outcome, workspace, time.monotonic() - began)
         self.takes.append(take)
         return take
 
@@ -147,7 +154,7 @@ def open_studio(settings: Settings) -> Iterator[Studio]:
 
 
 def workspace_of(take: Take) -> Path:
-    """The copy of the user's folder that a take ran in."""
+    """The copy of the user's folder that a take ran in, with its surroundings."""
     return take.folder.parent / "work"
 
 
@@ -178,6 +185,13 @@ class Prepared:
         self.mode(recorder, feed)
 
 
+def _interrupted(by: signal.Signals) -> NoReturn:
+    """A take that the user ended says nothing about the program, and no other one follows."""
+    if by is signal.SIGINT:
+        raise KeyboardInterrupt
+    raise RunError(explain(f"ended by {by.name}, in the middle of the proof"))
+
+
 @contextmanager
 def _quiet_stdin() -> Iterator[None]:
     """Ranks have nobody to ask: their standard input is empty."""
@@ -205,7 +219,10 @@ class _Watch:
         if now - self._looked < 0.5:
             return ""
         self._looked = now
-        told = sum(path.stat().st_size for path in self._home.glob("trace/*.jsonl"))
+        told = 0
+        for path in self._home.glob("trace/*.jsonl"):
+            with suppress(FileNotFoundError):  # renamed meanwhile
+                told += path.stat().st_size
         if told != self._sizes:
             self._sizes, self._changed = told, now
         if now - self._began > self._limit_s:
@@ -220,18 +237,19 @@ def _written(home: Path) -> int:
     total = 0
     for folder, _, files in os.walk(home):
         for name in files:
-            if not name.endswith(".tensors"):
-                total += os.lstat(os.path.join(folder, name)).st_blocks * 512  # noqa: PTH118
+            with suppress(FileNotFoundError):  # the script has just removed it
+                path = os.path.join(folder, name)  # noqa: PTH118
+                total += 0 if name.endswith(".tensors") else os.lstat(path).st_blocks * 512
     return total
 
 
-def _result(name: str, home: Path, outcome: Outcome, workspace: Path, source: Path, seconds: float) -> Take:
+def _result(name: str, home: Path, outcome: Outcome, workspace: Path, seconds: float) -> Take:
     try:
         trace = read_trace(home / "trace", outcome.cut)
     except UserError:
         trace = Trace((), outcome.cut)
-    outputs = tuple(_tail(path) for path in sorted(home.glob("output-*.txt")))
-    trace = _renamed(trace, workspace, source)
+    outputs = tuple(_tail(path).replace(str(workspace), "") for path in sorted(home.glob("output-*.txt")))
+    trace = _renamed(trace, workspace)
     problem, at = _problem(trace, outcome)
     return Take(name, trace, home / "trace", outcome, problem, at, outputs, seconds)
 
@@ -242,13 +260,13 @@ def _tail(path: Path) -> str:
         return file.read().decode(errors="replace")
 
 
-def _renamed(trace: Trace, workspace: Path, source: Path) -> Trace:
+def _renamed(trace: Trace, workspace: Path) -> Trace:
     """Paths as the user knows them."""
     here = str(workspace)
 
     def renamed(event: Any) -> Any:
         changed = {
-            key: value.replace(here, str(source))
+            key: value.replace(here, "")
             for key, value in vars(event).items()
             if isinstance(value, str) and here in value
         }

@@ -45,8 +45,14 @@ def _values(take: Take, rank: int, places: Mapping[str, int]) -> Values:
     return Values({key: value.astype(np.float64) for key, value in found.items() if value is not None})
 
 
+def single(value: Array) -> Values:
+    """One array by itself."""
+    return Values({"": value.astype(np.float64)})
+
+
 def errors(wanted: Values, seen: Values) -> dict[str, float]:
-    """{key: norm of the difference over the norm of all that is wanted}; inf where shapes differ."""
+    """{key: norm of the difference over the norm of all that is wanted}; inf where shapes differ, or for NaN and inf
+    that the other side does not have."""
     scale = wanted.norm or 1.0
     found = {}
     for key in wanted.arrays.keys() | seen.arrays.keys():
@@ -55,11 +61,19 @@ def errors(wanted: Values, seen: Values) -> dict[str, float]:
             present = one if one is not None else other
             assert present is not None
             found[key] = float(np.sqrt(_square(present))) / scale  # a missing gradient is a zero one
-        elif one.shape != other.shape:
-            found[key] = float("inf")
         else:
-            found[key] = float(np.sqrt(_square(one - other))) / scale
+            found[key] = _error(one, other, scale)
     return found
+
+
+def _error(one: Array, other: Array, scale: float) -> float:
+    if np.array_equal(one, other, equal_nan=True):
+        return 0.0
+    if one.shape != other.shape:
+        return float("inf")
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = float(np.sqrt(_square(one - other))) / scale
+    return error if np.isfinite(error) and np.isfinite(scale) else float("inf")
 
 
 def total(by_key: Mapping[str, float]) -> float:
@@ -68,14 +82,14 @@ def total(by_key: Mapping[str, float]) -> float:
 
 
 def factor(wanted: Values, seen: Values) -> float | None:
-    """The number c for which seen = c * wanted to 1e-6 of its norm; None where there is none, or c is 1."""
+    """The number c for which seen = c * wanted to 1e-6 of its norm; None where there is none, or c is 1 or 0."""
     shared = [key for key in wanted.arrays if key in seen.arrays and seen.arrays[key].shape == wanted.arrays[key].shape]
     if len(shared) != len(wanted.arrays) or not shared:
         return None
     a = np.concatenate([wanted.arrays[key].reshape(-1) for key in shared])
     b = np.concatenate([seen.arrays[key].reshape(-1) for key in shared])
     below = float(a @ a)
-    if below == 0 or not np.isfinite(b).all():
+    if below == 0 or not np.isfinite(below) or not np.isfinite(b).all() or not b.any():
         return None
     ratio = float(a @ b) / below
     rest = float(np.linalg.norm(b - ratio * a))

@@ -33,21 +33,41 @@ def size_of(batch: Any) -> int | None:
     """Samples: the first dimension of its first tensor."""
     for _, value in leaves(batch):
         if isinstance(value, Tensor) and value.dim() > 0:
-            return int(value.shape[0])
+            return _rows(value)
     return None
 
 
+def _rows(value: Tensor) -> int:
+    return int(value.size(0))  # a nested tensor has no other sizes
+
+
 def row_digests(batch: Any, size: int | None) -> dict[str, tuple[str, ...]]:
-    """{path: a digest a sample} for what has one row a sample; of at most 64 elements a row."""
+    """{path: a digest a sample} for what has one row a sample and values; of at most 64 elements a row."""
     found = {}
     for name, value in leaves(batch):
-        if isinstance(value, Tensor) and value.dim() > 0 and value.shape[0] == size and size:
-            rows = value.detach().reshape(size, -1)
-            data = to_numpy(rows[:, :: max(rows.shape[1] // _SAMPLE, 1)])
+        if isinstance(value, Tensor):
+            if not size or value.is_meta or value.dim() == 0 or _rows(value) != size:
+                continue
+            rows = _dense(value).reshape(size, -1)
+            data = to_numpy(rows[:, :: max(-(-rows.shape[1] // _SAMPLE), 1)])
             found[name] = tuple(f"{zlib.crc32(row.tobytes()):08x}" for row in data)
         elif isinstance(value, list | tuple) and len(value) == size:
             found[name] = tuple(f"{zlib.crc32(repr(one).encode()):08x}" for one in value)
     return found
+
+
+def row_shapes(batch: Any, size: int | None) -> dict[str, tuple[int, ...]]:
+    """{path: shape of a row} of the tensors that have one row a sample."""
+    return {
+        name: tuple(value.shape[1:])
+        for name, value in leaves(batch)
+        if isinstance(value, Tensor) and not value.is_nested and value.dim() > 0 and value.shape[0] == size
+    }
+
+
+def _dense(value: Tensor) -> Tensor:
+    plain = value.layout is torch.strided and not value.is_nested
+    return value.detach() if plain else torch.from_numpy(to_numpy(value))
 
 
 def mapped(batch: Any, change: Callable[[Tensor], Any]) -> Any:

@@ -10,32 +10,42 @@ import torch
 from torch import Tensor
 
 _SAMPLE = 8
+_FLOATS = (torch.float16, torch.float32, torch.float64)
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """The values on the CPU; bfloat16, which numpy lacks, as float32."""
+    """The values on the CPU; as float32 or complex64 where numpy lacks their type."""
     value = tensor.detach()
-    if value.dtype == torch.bfloat16:
-        value = value.float()
-    if value.is_sparse:
+    if value.is_nested:
+        value = value.to_padded_tensor(0)
+    if value.layout is not torch.strided:
         value = value.to_dense()
-    result: np.ndarray[Any, Any] = np.ascontiguousarray(value.cpu().numpy())
+    if value.is_quantized:
+        value = value.dequantize()
+    if value.is_floating_point() and value.dtype not in _FLOATS:
+        value = value.float()
+    if value.dtype == torch.complex32:
+        value = value.to(torch.complex64)
+    result: np.ndarray[Any, Any] = np.ascontiguousarray(value.numpy(force=True))
     return result
 
 
 def full_digest(tensor: Tensor) -> str:
-    """16 hex digits of all values, type and shape."""
+    """16 hex digits of all values, type and shape; "" where there are no values (a meta tensor)."""
+    if tensor.is_meta:
+        return ""
     value = to_numpy(tensor)
     return blake2b(value.data, digest_size=8, person=f"{value.dtype}{value.shape}".encode()[:16]).hexdigest()
 
 
 def sampled_digests(tensors: Sequence[Tensor]) -> list[str]:
-    """8 hex digits each, of at most 8 elements; one copy to the host for all of them."""
+    """8 hex digits each, of at most 8 elements; one copy to the host for all of them. "" where there are no values."""
     samples = [_sample(tensor.detach()) for tensor in tensors]
     digests = [""] * len(samples)
     kinds: dict[tuple[torch.dtype, torch.device], list[int]] = {}
     for index, sample in enumerate(samples):
-        kinds.setdefault((sample.dtype, sample.device), []).append(index)
+        if not sample.is_meta:
+            kinds.setdefault((sample.dtype, sample.device), []).append(index)
     for indices in kinds.values():
         data = to_numpy(torch.cat([samples[index] for index in indices])).tobytes()
         each = len(data) // max(sum(samples[index].numel() for index in indices), 1)
@@ -49,8 +59,13 @@ def sampled_digests(tensors: Sequence[Tensor]) -> list[str]:
 
 def _sample(tensor: Tensor) -> Tensor:
     """Elements at equal distances in memory: of any dense layout, without a copy of the whole."""
+    if tensor.is_quantized or tensor.is_nested:
+        return _sample(torch.from_numpy(to_numpy(tensor)))
     if tensor.is_sparse:
-        tensor = tensor.coalesce().values()
+        tensor = tensor.coalesce()
+        return torch.cat([_sample(tensor.values()), _sample(tensor.indices()).to(tensor.dtype)])
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
     numel = tensor.numel()
     if numel <= _SAMPLE:
         return tensor.reshape(-1)

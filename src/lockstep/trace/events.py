@@ -59,6 +59,13 @@ class Raised(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Trouble(Event):
+    """Something here could not be told: the recorder's own error, which the script did not see."""
+
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Group(Event):
     """A process group begins or ends. what: `init`, `new`, `destroy`. group: 0 is the default one. ranks: members."""
 
@@ -341,9 +348,9 @@ class Output(Event):
 KINDS: Mapping[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        Start, End, Raised, Group, Seed, RandomState, Loader, Pass, Batch, PassEnd, SetEpoch, Model, Wrap, Forward,
-        Backward, GradCall, NoSync, Module, Optimizer, Step, Scaler, Schedule, Buffers, Loaded, Collective, File,
-        Output,
+        Start, End, Raised, Trouble, Group, Seed, RandomState, Loader, Pass, Batch, PassEnd, SetEpoch, Model, Wrap,
+        Forward, Backward, GradCall, NoSync, Module, Optimizer, Step, Scaler, Schedule, Buffers, Loaded, Collective,
+        File, Output,
     )
 }  # fmt: skip
 """By name, for reading."""
@@ -377,6 +384,7 @@ __all__ = [
     "SetEpoch",
     "Start",
     "Step",
+    "Trouble",
     "Wrap",
     "plain",
 ]

@@ -145,41 +145,42 @@ class Feed:
     def _replayed(
         self, loader: DataLoader[Any], stream: str, number: int, kept: Sequence["Kept"]
     ) -> Iterator[tuple[Any, Any]]:
-        for count, one in enumerate(self._mine(stream, kept)):
-            yield self._handed(loader, one, (stream, number, count))
+        for count, (one, rows) in enumerate(self._mine(stream, kept)):
+            yield self._handed(loader, one, (stream, number, count), rows)
 
-    def _mine(self, stream: str, kept: Sequence["Kept"]) -> Iterator["Kept"]:
+    def _mine(self, stream: str, kept: Sequence["Kept"]) -> Iterator[tuple["Kept", Slice]]:
+        """What this rank gets, and where it lies in the batch that all ranks get together."""
         plan = self.plan
         if plan.role == "mirror" or stream in plan.whole:
-            for one in kept:
-                self.current = Slice(0, one.size or 0, one.size or 0)
-                yield one
+            yield from ((one, _all_of(one)) for one in kept)
             return
         several, into = plan.per
         for start in range(0, len(kept) - several + 1, several):
             joined = Kept.join(kept[start : start + several])
             size = joined.size
             if size is None:
-                yield joined
+                yield joined, Slice()
                 continue
             rows = size // (into * plan.num_ranks)
-            for turn in range(into):
+            for turn in range(into if rows else 0):
                 first = (turn * plan.num_ranks + plan.rank) * rows
-                self.current = Slice(plan.rank * rows, (plan.rank + 1) * rows, rows * plan.num_ranks)
-                yield joined.rows(first, first + rows)
+                place = Slice(plan.rank * rows, (plan.rank + 1) * rows, rows * plan.num_ranks)
+                yield joined.rows(first, first + rows), place
 
     def _native(self, loader: DataLoader[Any], stream: str, number: int, first: int = 0) -> Iterator[tuple[Any, Any]]:
         for count, one in enumerate(self._own(loader), first):
             yield self._handed(loader, one, (stream, number, count))
 
-    def _handed(self, loader: DataLoader[Any], one: "Kept", key: tuple[Any, ...]) -> tuple[Any, Any]:
+    def _handed(
+        self, loader: DataLoader[Any], one: "Kept", key: tuple[Any, ...], rows: Slice | None = None
+    ) -> tuple[Any, Any]:
         place = key[1:]  # the names of streams may differ between two scripts
+        self.current = Slice()  # what the dataset draws is a sample's own
         kept = one.batch is not None
         batch = one.batch if kept else self._fetched(loader, one.ids or (), place)
         if self.plan.double:
             batch = batches.mapped(batch, batches.as_double)
-        if self.plan.role == "record":
-            self.current = Slice(0, one.size or 0, one.size or 0)
+        self.current = rows or _all_of(one)
         seed_all("batch", *place)
         return one.ids, batch
 
@@ -228,6 +229,10 @@ class Kept:
         ids = tuple(index for one in several for index in one.ids or ()) if known else None
         content = all(one.batch is not None for one in several)
         return Kept(ids, batches.joined([one.batch for one in several]) if content else None)
+
+
+def _all_of(one: Kept) -> Slice:
+    return Slice(0, one.size or 0, one.size or 0)
 
 
 def match(stream: str, number: int, known: Sequence[str]) -> str | None:

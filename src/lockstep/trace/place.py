@@ -1,13 +1,14 @@
 """The user's line: the innermost frame on the stack that is neither Python's, nor a package's, nor ours."""
 
+import os
 import sys
 import sysconfig
 from pathlib import Path
 from types import FrameType
 
-_OURS = str(Path(__file__).resolve().parents[1])
-_RECIPES = str(Path(_OURS, "recipes"))
-_FOREIGN = tuple(sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib"))
+_OURS = str(Path(__file__).resolve().parents[1]) + os.sep
+_RECIPES = str(Path(_OURS, "recipes")) + os.sep
+_FOREIGN = tuple(sysconfig.get_paths()[key] + os.sep for key in ("stdlib", "platstdlib", "purelib", "platlib"))
 _known: dict[str, bool] = {}
 
 

@@ -1,5 +1,6 @@
 """The recorder of one rank: hooks on torch and Python that turn what a script does into events."""
 
+import contextlib
 import functools
 import os
 import time
@@ -11,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from lockstep.trace import digests
-from lockstep.trace.events import End, Event, Raised, Start
+from lockstep.trace.events import End, Event, Raised, Start, Trouble
 from lockstep.trace.feed import FeedPlan
 from lockstep.trace.place import users_line
 from lockstep.trace.sink import Sink, TensorFile, tensor_file
@@ -38,6 +39,22 @@ class Plan:
     max_seconds: float | None = None
 
 
+class Ours:
+    """`with recorder.ours:` what goes wrong in here is told, and does not reach the script."""
+
+    def __init__(self, recorder: "Recorder") -> None:
+        self._recorder = recorder
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self._recorder.emit(Trouble(error=f"{type(error).__name__}: {error}"[:500]))
+        return True
+
+
 class Recorder:
     """Takes the events of one process. Hook files call `emit`, `where`, `patch` and `digest`; the rest is its owner's.
 
@@ -51,7 +68,6 @@ class Recorder:
         self.steps_of: dict[int, int] = {}
         self._began = time.monotonic()
         self._on_enough = on_enough
-        self._raised: int = 0
         self._ended = False
         self.quiet = False
         self._path = rank_file(plan.folder, rank)
@@ -64,6 +80,7 @@ class Recorder:
         self.optimizers: list[Any] = []
         self.before_forward: list[Callable[[], None]] = []
         self.start: Start | None = None
+        self.ours = Ours(self)
         self.feed_plan: FeedPlan | None = None
         self.prepare: Callable[[Any, Any], None] | None = None
 
@@ -124,10 +141,12 @@ class Recorder:
 
     def raised(self, through: str, error: BaseException) -> None:
         """An exception passes through a recorded call; told once."""
-        if self._raised != id(error) and not isinstance(error, StopIteration):
-            self._raised = id(error)
-            self.emit(Raised(through=through, error=f"{type(error).__name__}: {error}"[:2000]))
-            self.flush()
+        if isinstance(error, StopIteration) or getattr(error, "_lockstep_told", False):
+            return
+        with contextlib.suppress(AttributeError):  # one that takes no attribute is told at each call
+            error._lockstep_told = True  # type: ignore[attr-defined]
+        self.emit(Raised(through=through, error=f"{type(error).__name__}: {error}"[:2000]))
+        self.flush()
 
     def stepped(self, optimizer: int) -> None:
         """An optimizer step is complete; ends the run when it was asked to stop here."""
@@ -152,9 +171,10 @@ class Recorder:
         if not self.alive:
             return
         for last in self.at_end:
-            last()
+            with self.ours:
+                last()
         self.emit(event)
         self._sink.close()
         if self._tensors is not None:
-            self._tensors.flush()
+            self._tensors.close()
         self._ended = True

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ class Sink:
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         self._held: list[Event] = []
+        self._lock = threading.RLock()  # a thread, or a handler of a signal, may tell something in the middle of this
         self._flushed = 0.0
 
     def put(self, event: Event) -> None:
@@ -33,13 +35,14 @@ class Sink:
 
     def flush(self) -> None:
         """Hand everything to the kernel."""
-        if not self._held:
-            return
-        lines = [json.dumps({"e": type(event).__name__, **_told(event)}, default=_plain) for event in self._held]
-        self._held.clear()
-        data = memoryview(("\n".join(lines) + "\n").encode())
-        while data:
-            data = data[os.write(self._descriptor, data) :]
+        with self._lock:
+            held, self._held = self._held, []
+            if not held:
+                return
+            lines = [json.dumps({"e": type(event).__name__, **_told(event)}, default=_plain) for event in held]
+            data = memoryview(("\n".join(lines) + "\n").encode())
+            while data:
+                data = data[os.write(self._descriptor, data) :]
 
     def close(self) -> None:
         """Flush and close."""
@@ -81,6 +84,10 @@ class TensorFile:
         """Hand everything to the kernel."""
         self._file.flush()
 
+    def close(self) -> None:
+        """Hand over everything, and close."""
+        self._file.close()
+
 
 def tensor_file(folder: Path, rank: int) -> Path:
     """Where a rank keeps values."""
@@ -93,5 +100,8 @@ def read_tensor(folder: Path, rank: int, position: int) -> np.ndarray[Any, Any] 
         return None
     with tensor_file(folder, rank).open("rb") as file:
         file.seek(position)
-        value: np.ndarray[Any, Any] = np.load(file, allow_pickle=False)
+        try:
+            value: np.ndarray[Any, Any] = np.load(file, allow_pickle=False)
+        except (EOFError, ValueError):  # the process was killed before it was written
+            return None
         return value

@@ -10,13 +10,14 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sequent
 
 from lockstep.trace.events import Loader
 
+_REPORTED = "_IterableDataset_len_called"
+
 
 @dataclass
 class Stream:
     """One data source of a script: the datasets that loaders were given, by identity."""
 
     name: str
-    root: Any
     passes: int = 0
 
 
@@ -34,7 +35,7 @@ class Streams:
             root = root_of(dataset)
             base = f"{type(root).__name__}/{length(root)}/{length(dataset)}"
             number = self._counts[base] = self._counts.get(base, -1) + 1
-            known = (_reference(dataset), Stream(f"{base}#{number}", root))
+            known = (_reference(dataset), Stream(f"{base}#{number}"))
             self._known[id(dataset)] = known
         return known[1]
 
@@ -48,28 +49,40 @@ def _reference(value: Any) -> Any:
 
 def root_of(dataset: Any) -> Any:
     """What stands under all Subsets."""
-    while isinstance(dataset, Subset):
+    while _only_picks(dataset):
         dataset = dataset.dataset
     return dataset
 
 
+def _only_picks(dataset: Any) -> bool:
+    """Whether it is a Subset, and not a class of the user's own that changes what it picks."""
+    kind = type(dataset)
+    return isinstance(dataset, Subset) and all(
+        getattr(kind, name) is getattr(Subset, name) for name in ("__getitem__", "__getitems__")
+    )
+
+
 def length(dataset: Any) -> int | None:
     """len(), None where there is none."""
+    held = vars(dataset).get(_REPORTED) if isinstance(dataset, DataLoader) else None
     try:
         return len(dataset)
-    except (TypeError, NotImplementedError, AttributeError):
+    except Exception:  # whatever the user's own one raises
         return None
+    finally:
+        if isinstance(dataset, DataLoader):  # it warns later of the length that it was asked for
+            vars(dataset)[_REPORTED] = held
 
 
 def root_ids(dataset: Any, ids: Sequence[Any]) -> tuple[int, ...] | None:
     """Indices as the root dataset has them; None where they are no numbers."""
     try:
-        while isinstance(dataset, Subset):
+        while _only_picks(dataset):
             ids = [dataset.indices[index] for index in ids]
             dataset = dataset.dataset
         # A key of several parts (epoch, index) ends with the index.
         return tuple(int(index[-1]) if isinstance(index, tuple) else int(index) for index in ids)
-    except (TypeError, ValueError, IndexError, KeyError):
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError):
         return None
 
 
@@ -134,7 +147,7 @@ def _shuffle(sampler: Any) -> bool | None:
 
 
 def _split(dataset: Any) -> str:
-    if not isinstance(dataset, Subset):
+    if not _only_picks(dataset):
         return ""
     ids = root_ids(dataset, range(len(dataset)))
     return blake2b(repr(ids).encode(), digest_size=8).hexdigest()

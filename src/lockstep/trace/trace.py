@@ -83,7 +83,7 @@ def _events(path: Path) -> tuple[Event, ...]:
         try:
             fields = json.loads(line)
             events.append(KINDS[fields.pop("e")](**{key: plain(value) for key, value in fields.items()}))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             seen = f"line {number} is no event ({error})"
             raise UserError(explain(seen, "a trace of this version of Lockstep", str(path))) from None
     return _merged(events)

@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Any
 
 from lockstep.core.finding import Finding, Law, Place, Witness
-from lockstep.core.proof import Proof
+from lockstep.core.proof import Difference, Proof, Rung
 from lockstep.core.report import curves, partition, timeline, words
 from lockstep.core.report.excerpt import Line, excerpt
 from lockstep.core.report.svg import Figure
@@ -69,7 +69,6 @@ def _values(proof: Proof, rules: Rules, root: str) -> dict[str, Any]:
     broken = proof.broken
     mark = broken.differences[0].step if broken is not None and broken.differences else None
     cards = [_card(proof, finding, rules, root) for finding in proof.findings]
-    first = broken.differences[0] if broken is not None and broken.differences else None
     return {
         "proof": proof,
         "words": words,
@@ -77,8 +76,7 @@ def _values(proof: Proof, rules: Rules, root: str) -> dict[str, Any]:
         "verdict": words.verdict(proof),
         "next": words.next_step(proof),
         "broken": broken,
-        "first": first,
-        "first_lines": excerpt(proof.sources, first.place) if first else (),
+        "breaks": [_break(proof, rung) for rung in words.breaks(proof)],
         "where": lambda place: words.shown(place, root),
         "cards": cards[:_OPEN],
         "more_cards": cards[_OPEN:],
@@ -88,6 +86,12 @@ def _values(proof: Proof, rules: Rules, root: str) -> dict[str, Any]:
         "timeline": _safe(timeline.figures(proof.timeline, mark, root)),
         "relative": lambda path: relative(path, root),
     }
+
+
+def _break(proof: Proof, rung: Rung) -> tuple[Rung, Difference | None, Any]:
+    """A broken rung, the first thing that differs, and the lines around it."""
+    first = rung.differences[0] if rung.differences else None
+    return rung, first, excerpt(proof.sources, first.place) if first else ()
 
 
 def _split_is_suspect(proof: Proof) -> bool:

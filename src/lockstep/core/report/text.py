@@ -47,14 +47,13 @@ class _Screen:
         self.wrapped(f"{state}: ", words.verdict(self.proof), paint=_COLOURS[state])
         self.wrapped("Next: ", words.next_step(self.proof), paint="1")
         self.ladder()
-        broken = self.proof.broken
-        if broken is not None:
-            self.broken(broken)
+        broken = words.breaks(self.proof)
+        for rung in broken:
+            self.broken(rung)
         left = self.findings()
         rest = [f"{words.tally(left)} not shown"] if left else []
-        if broken is not None:
-            rest += _counted(len(broken.differences) - 1, "later difference")
-            rest += _counted(len(broken.causes) - len(self.causes(broken)), "other cause")
+        rest += _counted(sum(max(len(rung.differences) - 1, 0) for rung in broken), "later difference")
+        rest += _counted(sum(len(rung.causes) - len(self.causes(rung)) for rung in broken), "other cause")
         if rest:
             self.lines.append("")
             self.wrapped("", f"{', '.join(rest)}: {more}.")
@@ -66,7 +65,7 @@ class _Screen:
         for rung in self.proof.rungs:
             said = rung.said
             if rung.covered and rung.status is Status.ABSTAIN:
-                said += " A later rung proves it instead."
+                said = f"{said.rstrip(chr(46))}. A later rung proves it instead."
             lead = f"  {rung.status:<7}  {clean(rung.name):<{wide}}  "
             self.wrapped(lead, said, paint=_COLOURS[rung.status], most=4 if rung is self.proof.broken else 2)
 

@@ -66,6 +66,11 @@ def next_step(proof: Proof) -> str:
     return "nothing. The proof holds until the script, its arguments or a version changes."
 
 
+def breaks(proof: Proof) -> list[Rung]:
+    """The rungs that failed or did not run, the first first."""
+    return [rung for rung in proof.rungs if rung.status in (Status.FAIL, Status.ERROR)]
+
+
 def _unjudged(proof: Proof) -> list[Rung]:
     return [rung for rung in proof.rungs if rung.status is Status.ABSTAIN and not rung.covered]
 

@@ -80,9 +80,13 @@ class _Groups:
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}
+        self._made = 0
 
     def add(self, group: Any) -> int:
-        return self._numbers.setdefault(id(group), len(self._numbers) + 1)
+        """Who is no member counts it too, so that numbers agree."""
+        self._made += 1
+        self._numbers[id(group)] = self._made
+        return self._made
 
     def of(self, group: Any) -> tuple[int, tuple[int, ...]]:
         """Number and ranks of a group; None and the default one are 0."""
@@ -101,7 +105,9 @@ def _collective(
         outside = any(one is dist.GroupMember.NON_GROUP_MEMBER for one in (*args, *kwargs.values()))
         if getattr(_inside, "depth", 0) or outside or not recorder.alive:
             return original(*args, **kwargs)
-        event = _event(name, next(counter), args, kwargs, groups)
+        event = Collective(number=next(counter), op=name, done=False)
+        with recorder.ours:
+            event = _event(event, args, kwargs, groups)
         recorder.emit(event)
         recorder.flush()
         with unseen():
@@ -111,14 +117,16 @@ def _collective(
                 recorder.raised("collective", error)
                 raise
         # The call has been told before it was made, in case it never returns; this is its end.
-        tensor = _tensor(args, kwargs) if result is None and event.given else None
-        recorder.emit(replace(event, done=True, got=_values(tensor) if tensor is not None else ()))
+        with recorder.ours:
+            tensor = _tensor(args, kwargs) if result is None and event.given else None
+            recorder.emit(replace(event, done=True, got=_values(tensor) if tensor is not None else ()))
         return result
 
     return call
 
 
-def _event(name: str, number: int, args: tuple[Any, ...], kwargs: dict[str, Any], groups: _Groups) -> Collective:
+def _event(call: Collective, args: tuple[Any, ...], kwargs: dict[str, Any], groups: _Groups) -> Collective:
+    name = call.op
     tensor = _tensor(args, kwargs)
     group, ranks = groups.of(
         kwargs.get("group", next((one for one in args if isinstance(one, dist.ProcessGroup)), None))
@@ -131,9 +139,8 @@ def _event(name: str, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]
     reduce = kwargs.get(
         "op", next((one for one in args if isinstance(one, dist.ReduceOp | dist.ReduceOp.RedOpType)), None)
     )
-    return Collective(
-        number=number,
-        op=name,
+    return replace(
+        call,
         group=group,
         ranks=ranks,
         shape=tuple(tensor.shape) if tensor is not None else (),
@@ -142,8 +149,7 @@ def _event(name: str, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]
         src=source,
         grad=tensor is not None and tensor.requires_grad and torch.is_grad_enabled(),
         given=_values(tensor) if tensor is not None else (),
-        tensor=tensor.data_ptr() if tensor is not None else 0,
-        done=False,
+        tensor=tensor.data_ptr() if tensor is not None and tensor.layout is torch.strided else 0,
     )
 
 
@@ -161,6 +167,8 @@ def _tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
 
 def _values(tensor: Tensor) -> tuple[float, ...]:
     if tensor.numel() > _SMALL or tensor.device.type != "cpu" or tensor.is_complex():
+        return ()
+    if tensor.layout is not torch.strided:
         return ()
     return tuple(float(value) for value in tensor.detach().reshape(-1).tolist())
 
@@ -182,8 +190,8 @@ def _new(original: Callable[..., Any], recorder: Recorder, groups: _Groups) -> C
         recorder.flush()
         with unseen():
             group = original(*args, **kwargs)
+        number = groups.add(group)
         if isinstance(group, dist.ProcessGroup):
-            number = groups.add(group)
             members = tuple(dist.get_process_group_ranks(group))
             recorder.emit(Group(what="new", group=number, rank=dist.get_rank(), ranks=members))
         return group

@@ -1,5 +1,6 @@
 """Loaders: who reads which samples, in which order, in which pass."""
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ _ROWS = 8  # at default detail content is told for so many batches of a pass
 @dataclass
 class Reading:
     """One pass over a loader. ids: of the batches that are being prepared, the next to come first. notes: of its
-    workers, None without."""
+    workers, None without. collates: the sampler gives several indices at a time."""
 
     loader: int
     stream: Stream
@@ -34,6 +35,8 @@ class Reading:
     ids: deque[Any] = field(default_factory=deque)
     batches: int = 0
     notes: Notes | None = None
+    collates: bool = True
+    ended: bool = False
 
 
 class DataHooks:
@@ -55,8 +58,10 @@ class DataHooks:
             self.numbers[loader] = self.met  # loaders that are gone keep their numbers
             self.met += 1
             at = self.built.get(loader, "")
-            self.recorder.emit(streams.describe(loader, self.numbers[loader], stream.name, at))
+            with self.recorder.ours:
+                self.recorder.emit(streams.describe(loader, self.numbers[loader], stream.name, at))
         reading = Reading(self.numbers[loader], stream, stream.passes, loader.dataset)
+        reading.collates = loader._auto_collation
         stream.passes += 1
         self.recorder.emit(
             Pass(
@@ -78,27 +83,41 @@ class DataHooks:
 
     def hand_out(self, reading: Reading, batch: Any, ids: Any, known: bool = True) -> None:
         """Tell of one batch. ids: as the sampler gave them; known: whether they are sample indices at all."""
-        listed = list(ids) if isinstance(ids, list | tuple) and not _is_key(ids) else [ids]
-        roots = streams.root_ids(reading.dataset, listed) if known and ids is not None else None
+        roots = None
+        if known and ids is not None:
+            several = reading.collates or not (isinstance(ids, tuple) and _is_key(ids))
+            listed = list(ids) if isinstance(ids, list | tuple) and several else [ids]
+            roots = streams.root_ids(reading.dataset, listed)
+        self.tell(reading, batch, roots)
+
+    def tell(self, reading: Reading, batch: Any, roots: tuple[int, ...] | None) -> None:
+        """Tell of one batch, whose indices in the root dataset are known, or None."""
+        number = reading.batches
+        reading.batches += 1
+        with self.recorder.ours:
+            self.recorder.emit(self._batch(reading, batch, roots, number))
+
+    def _batch(self, reading: Reading, batch: Any, roots: tuple[int, ...] | None, number: int) -> Batch:
         size = len(roots) if roots is not None else batches.size_of(batch)
-        shown = self.recorder.full or roots is None or reading.batches < _ROWS
-        rows = batches.row_digests(batch, size) if shown else {}
-        event = Batch(
+        shown = self.recorder.full or roots is None or number < _ROWS
+        return Batch(
             loader=reading.loader,
             stream=reading.stream.name,
             number=reading.number,
-            batch=reading.batches,
+            batch=number,
             ids=roots,
             size=size,
-            rows=rows,
+            rows=batches.row_digests(batch, size) if shown else {},
+            shapes=batches.row_shapes(batch, size) if shown else {},
             grad=torch.is_grad_enabled(),
-            noise=reading.notes.told() if reading.notes is not None and reading.batches < _ROWS else {},
+            noise=reading.notes.told() if reading.notes is not None and number < _ROWS else {},
         )
-        reading.batches += 1
-        self.recorder.emit(event)
 
     def finish(self, reading: Reading) -> None:
-        """A pass was read to its end."""
+        """A pass was read to its end; a script may ask beyond it again."""
+        if reading.ended:
+            return
+        reading.ended = True
         self.recorder.emit(
             PassEnd(loader=reading.loader, stream=reading.stream.name, number=reading.number, batches=reading.batches)
         )
@@ -111,7 +130,8 @@ class DataHooks:
         if issubclass(kind, DistributedSampler) and "set_epoch" not in vars(kind):
             return
         self._told.add(kind)
-        self.recorder.patch(kind, "set_epoch", self.told_epoch)
+        with contextlib.suppress(TypeError):  # a class in C cannot be hooked
+            self.recorder.patch(kind, "set_epoch", self.told_epoch)
 
     def told_epoch(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """`set_epoch` that tells."""
@@ -127,13 +147,14 @@ class DataHooks:
 
     def _loader_of(self, sampler: Any) -> int | None:
         for loader, number in list(self.numbers.items()):
-            if sampler in (loader.sampler, loader.batch_sampler, loader.dataset, streams.innermost(loader)):
+            owners = (loader.sampler, loader.batch_sampler, loader.dataset, streams.innermost(loader))
+            if any(sampler is one for one in owners):  # comparing arrays would give arrays
                 return number
         return None
 
 
-def _is_key(ids: Any) -> bool:
-    return isinstance(ids, tuple) and len(ids) == 2 and not isinstance(ids[0], tuple)
+def _is_key(ids: tuple[Any, ...]) -> bool:
+    return len(ids) == 2 and not isinstance(ids[0], tuple)
 
 
 def install(recorder: Recorder, feed: Feed | None = None) -> DataHooks:
@@ -141,7 +162,7 @@ def install(recorder: Recorder, feed: Feed | None = None) -> DataHooks:
     hooks = DataHooks(recorder, feed)
     recorder.patch(DataLoader, "__init__", lambda original: _init(original, hooks))
     recorder.patch(DataLoader, "__iter__", lambda original: _iter(original, hooks))
-    recorder.patch(_BaseDataLoaderIter, "_next_index", _next_index)
+    recorder.patch(_BaseDataLoaderIter, "_next_index", lambda original: _next_index(original, recorder))
     recorder.patch(_BaseDataLoaderIter, "_reset", _reset)
     recorder.patch(_BaseDataLoaderIter, "__next__", lambda original: _next(original, hooks))
     recorder.patch(DistributedSampler, "set_epoch", hooks.told_epoch)
@@ -188,14 +209,16 @@ def _iter(original: Callable[..., Any], hooks: DataHooks) -> Callable[..., Any]:
 
 def _fed(hooks: DataHooks, feed: Feed, loader: DataLoader[Any], reading: Reading) -> Iterator[Any]:
     for ids, batch in feed.batches(loader, reading.stream.name, reading.number):
-        hooks.hand_out(reading, batch, ids, known=ids is not None)
+        hooks.tell(reading, batch, tuple(ids) if ids is not None else None)
         yield batch
     hooks.finish(reading)
 
 
-def _next_index(original: Callable[..., Any]) -> Callable[..., Any]:
+def _next_index(original: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
     def next_index(iterator: Any) -> Any:
         ids = original(iterator)
+        if not recorder.alive:  # a process that was forked has hooks of its own besides
+            return ids
         # The prefetching iterator asks from its constructor, before it has a pass.
         iterator.__dict__.setdefault("_lockstep_ids", deque()).append(ids)
         return ids
@@ -229,7 +252,9 @@ def _next(original: Callable[..., Any], hooks: DataHooks) -> Callable[..., Any]:
             hooks.recorder.raised("batch", error)
             raise
         ids = reading.ids.popleft() if reading.ids else None
-        hooks.hand_out(reading, batch, ids, known=iterator._dataset_kind == 0)
+        # With several workers and in_order=False nobody but torch knows which indices a batch has.
+        ordered = getattr(iterator, "_in_order", True) or iterator._num_workers < 2
+        hooks.hand_out(reading, batch, ids, known=ordered and iterator._dataset_kind == 0)
         hooks.tell_state("batch")
         return batch
 

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,17 +47,24 @@ class Models:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.all: list[weakref.ref[nn.Module]] = []
+        self.all: dict[int, weakref.ref[nn.Module]] = {}
         self.known: dict[int, Known] = {}
         self.at_wrap: dict[int, AtWrap] = {}
         recorder.at_end.append(lambda: self.tell_buffers("end"))
 
+    def met(self, module: nn.Module) -> None:
+        """A module has come to be."""
+        key, every = id(module), self.all
+        every[key] = weakref.ref(
+            module, lambda reference: every.pop(key, None) if every.get(key) is reference else None
+        )
+
     def roots(self) -> Iterator[nn.Module]:
         """All root models alive."""
-        alive = [module for reference in self.all if (module := reference()) is not None]
+        alive = [module for reference in list(self.all.values()) if (module := reference()) is not None]
         held = {id(child) for one in alive if not is_wrapper(one) for child in one._modules.values()}
         for module in alive:
-            if id(module) not in held and not is_wrapper(module) and next(module.parameters(), None) is not None:
+            if id(module) not in held and not is_wrapper(module) and _first_parameter(module) is not None:
                 yield module
 
     def know(self, module: nn.Module) -> Known:
@@ -85,12 +92,16 @@ class Models:
     def _watch(self, known: Known) -> None:
         for follow in self.recorder.watch_models:
             follow(known.module)
-        known.module.register_forward_pre_hook(self._root_called(known), with_kwargs=True)
+        if isinstance(known.module, torch.jit.ScriptModule):  # takes no hooks
+            return
+        known.module.register_forward_pre_hook(Hook(self._root_called(known)), with_kwargs=True)
         for child in known.module.children():
-            child.register_forward_pre_hook(self._child_called(known))
+            if not isinstance(child, torch.jit.ScriptModule):
+                child.register_forward_pre_hook(Hook(self._child_called(known)))
         if self.recorder.keeps:
             for name, module in known.module.named_modules():
-                module.register_forward_hook(self._returned(known, clean(name)))
+                if not isinstance(module, torch.jit.ScriptModule):
+                    module.register_forward_hook(Hook(self._returned(known, clean(name))))
 
     def _root_called(self, known: Known) -> Callable[..., None]:
         def called(module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -115,16 +126,21 @@ class Models:
             if value is None or torch.compiler.is_compiling() or not recorder.alive:
                 return
             call = known.calls[name + "()"] = known.calls.get(name + "()", -1) + 1
-            digest, kept = recorder.digest(value), recorder.keep(value) if recorder.step < 3 else -1
-            recorder.emit(Module(model=known.number, name=name, call=call, digest=digest, tensor=kept))
+            with recorder.ours:
+                digest, kept = recorder.digest(value), recorder.keep(value) if recorder.step < 3 else -1
+                recorder.emit(Module(model=known.number, name=name, call=call, digest=digest, tensor=kept))
 
         return returned
 
     def forward(self, known: Known, via: str, args: Any, kwargs: Any, sync: bool = True) -> None:
         """A root is called."""
-        recorder, module = self.recorder, known.module
-        for follow in recorder.before_forward:
+        for follow in self.recorder.before_forward:
             follow()
+        with self.recorder.ours:
+            self._tell_forward(known, via, (args, kwargs), sync)
+
+    def _tell_forward(self, known: Known, via: str, given: Any, sync: bool) -> None:
+        recorder, module = self.recorder, known.module
         grad, training = torch.is_grad_enabled(), module.training
         if via != "wrapper":
             known.calls[""] = recorder.step
@@ -133,10 +149,7 @@ class Models:
         known.trained = grad and training
         if grad and training and recorder.detailed:
             random_state(recorder, "forward")
-        device = next(module.parameters()).device.type
-        on = torch.is_autocast_enabled(device)
-        autocast = str(torch.get_autocast_dtype(device)).removeprefix("torch.") if on else ""
-        inputs = "".join(recorder.digest(one)[:8] for one in _tensors((args, kwargs))) if recorder.keeps else ""
+        inputs = "".join(recorder.digest(one)[:8] for one in _tensors(given)) if recorder.keeps else ""
         recorder.emit(
             Forward(
                 model=known.number,
@@ -145,7 +158,7 @@ class Models:
                 grad=grad,
                 sync=sync,
                 inputs=inputs,
-                autocast=autocast,
+                autocast=_autocast(module),
             )
         )
 
@@ -158,9 +171,63 @@ class Models:
                 self.recorder.emit(Buffers(model=known.number, when=when, digests=digests))
 
 
+class Hook:
+    """A forward hook of ours. Where a model is copied or pickled with it, the copy's does nothing."""
+
+    def __init__(self, call: Callable[..., None]) -> None:
+        self._call = call
+
+    def __call__(self, *args: Any) -> None:
+        """As torch calls it."""
+        self._call(*args)
+
+    def __reduce__(self) -> Any:
+        return Hook, (_nothing,)
+
+
+def _nothing(*args: Any) -> None:
+    pass
+
+
+def without_hooks(state: dict[str, Any]) -> dict[str, Any]:
+    """A module's `__dict__` as it is without hooks of ours."""
+    ours = {key for name in _HOOKS[:2] for key, hook in state.get(name, _NONE).items() if isinstance(hook, Hook)}
+    if not ours:
+        return state
+    kept = {
+        name: type(state[name])((key, one) for key, one in state[name].items() if key not in ours)
+        for name in _HOOKS
+        if name in state
+    }
+    return {**state, **kept}
+
+
+_NONE: Mapping[Any, Any] = {}
+_HOOKS = (
+    "_forward_pre_hooks",
+    "_forward_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+)
+
+
 def is_wrapper(module: nn.Module) -> bool:
     """DDP, DataParallel and what torch.compile returns."""
-    return isinstance(module, DistributedDataParallel | nn.DataParallel) or hasattr(module, "_orig_mod")
+    return isinstance(module, DistributedDataParallel | nn.DataParallel) or "_orig_mod" in module._modules
+
+
+def _first_parameter(module: nn.Module) -> Tensor | None:
+    """By torch's own way: a class may have another `parameters`."""
+    return next(nn.Module.parameters(module), None)
+
+
+def _autocast(module: nn.Module) -> str:
+    first = _first_parameter(module)
+    device = first.device.type if first is not None else "cpu"
+    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
+        return ""
+    return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
 
 
 def unwrapped(module: nn.Module) -> nn.Module:
@@ -200,6 +267,9 @@ def install(recorder: Recorder) -> Models:
     """Hook nn.Module, DDP and backward."""
     models = Models(recorder)
     recorder.patch(nn.Module, "__init__", lambda original: _built(original, models))
+    recorder.patch(nn.Module, "__setstate__", lambda original: _built(original, models))  # copied, or unpickled
+    recorder.patch(nn.Module, "__getstate__", _bare)
+    recorder.patch(torch.jit, "script", _scripting)
     recorder.patch(nn.Module, "load_state_dict", lambda original: _loading(original, models))
     recorder.patch(DistributedDataParallel, "__init__", lambda original: _wrapping(original, models))
     recorder.patch(DistributedDataParallel, "forward", lambda original: _wrapped_forward(original, models))
@@ -212,17 +282,42 @@ def install(recorder: Recorder) -> Models:
 def _built(original: Callable[..., None], models: Models) -> Callable[..., None]:
     def init(module: nn.Module, *args: Any, **kwargs: Any) -> None:
         original(module, *args, **kwargs)
-        models.all.append(weakref.ref(module))
+        models.met(module)
 
     return init
+
+
+def _bare(original: Callable[..., Any]) -> Callable[..., Any]:
+    def getstate(module: nn.Module) -> Any:
+        state = original(module)
+        return without_hooks(state) if isinstance(state, dict) else state
+
+    return getstate
+
+
+def _scripting(original: Callable[..., Any]) -> Callable[..., Any]:
+    def script(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        modules = list(obj.modules()) if isinstance(obj, nn.Module) else []
+        held = [(vars(one), {name: vars(one)[name] for name in _HOOKS if name in vars(one)}) for one in modules]
+        for state, _ in held:
+            state.update(without_hooks(state))
+        try:
+            return original(obj, *args, **kwargs)
+        finally:
+            for state, hooks in held:
+                state.update(hooks)
+
+    return script
 
 
 def _wrapping(original: Callable[..., None], models: Models) -> Callable[..., None]:
     def init(wrapper: nn.Module, module: nn.Module, *args: Any, **kwargs: Any) -> None:
         recorder = models.recorder
-        named = {clean(name): one for name, one in module.named_parameters()}
-        start = recorder.digests(list(named), list(named.values()))
-        random_state(recorder, "wrap")
+        named, start = {}, {}
+        with recorder.ours:
+            named = {clean(name): one for name, one in module.named_parameters()}
+            start = recorder.digests(list(named), list(named.values()))
+            random_state(recorder, "wrap")
         recorder.flush()
         with unseen():
             original(wrapper, module, *args, **kwargs)
@@ -282,9 +377,12 @@ def _backward(original: Callable[..., Any], models: Models) -> Callable[..., Any
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling() or not models.recorder.alive:
             return original(tensors, *args, **kwargs)
-        if models.recorder.detailed:
-            random_state(models.recorder, "backward")
-        models.recorder.emit(_told_backward(tensors, args, kwargs, models))
+        if not isinstance(tensors, Tensor | list | tuple):
+            tensors = tuple(tensors)  # an iterator is read once only
+        with models.recorder.ours:
+            if models.recorder.detailed:
+                random_state(models.recorder, "backward")
+            models.recorder.emit(_told_backward(tensors, args, kwargs, models))
         models.recorder.flush()
         try:
             return original(tensors, *args, **kwargs)
@@ -298,7 +396,13 @@ def _backward(original: Callable[..., Any], models: Models) -> Callable[..., Any
 def _told_backward(tensors: Any, args: Any, kwargs: Any, models: Models) -> Backward:
     loss = tensors if isinstance(tensors, Tensor) else next(iter(tensors), None)
     # On a GPU a value would wait for all that is queued; only a full recording pays that.
-    ready = loss is not None and loss.numel() == 1 and (loss.device.type == "cpu" or models.recorder.full)
+    ready = (
+        isinstance(loss, Tensor)
+        and loss.numel() == 1
+        and not loss.is_meta
+        and not loss.is_complex()
+        and (loss.device.type == "cpu" or models.recorder.full)
+    )
     flags = {
         str(known.number): bool(wrapper.require_backward_grad_sync)
         for known in models.known.values()
@@ -311,16 +415,22 @@ def _told_backward(tensors: Any, args: Any, kwargs: Any, models: Models) -> Back
 def _grad(original: Callable[..., Any], models: Models) -> Callable[..., Any]:
     def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if not torch.compiler.is_compiling() and models.recorder.alive:
-            found: dict[int, list[str]] = {}
-            for one in [inputs] if isinstance(inputs, Tensor) else list(inputs):
-                wrap = models.at_wrap.get(id(one))
-                if wrap is not None and wrap.reference() is one:
-                    found.setdefault(wrap.model, []).append(_name_of(models, wrap.model, one))
-            for model, names in found.items():
-                models.recorder.emit(GradCall(model=model, names=tuple(names)))
+            inputs = inputs if isinstance(inputs, Tensor) else tuple(inputs)  # an iterator is read once only
+            with models.recorder.ours:
+                _tell_grad(models, [inputs] if isinstance(inputs, Tensor) else inputs)
         return original(outputs, inputs, *args, **kwargs)
 
     return grad
+
+
+def _tell_grad(models: Models, inputs: Iterable[Any]) -> None:
+    found: dict[int, list[str]] = {}
+    for one in inputs:
+        wrap = models.at_wrap.get(id(one))
+        if wrap is not None and wrap.reference() is one:
+            found.setdefault(wrap.model, []).append(_name_of(models, wrap.model, one))
+    for model, names in found.items():
+        models.recorder.emit(GradCall(model=model, names=tuple(names)))
 
 
 def _name_of(models: Models, model: int, parameter: Tensor | None) -> str:
@@ -335,19 +445,22 @@ def _loading(original: Callable[..., Any], models: Models) -> Callable[..., Any]
         except BaseException as error:
             models.recorder.raised("load", error)
             raise
-        wanted = module.state_dict(keep_vars=True).keys()
-        strict = bool(kwargs.get("strict", args[0] if args else True))
-        known = models.known.get(id(unwrapped(module)))
-        models.recorder.emit(
-            Loaded(
-                what="module",
-                model=known.number if known is not None else -1,
-                matched=len(wanted & state.keys()),
-                given=len(state),
-                wanted=len(wanted),
-                strict=strict,
-            )
-        )
+        with models.recorder.ours:
+            strict = bool(kwargs.get("strict", args[0] if args else True))
+            models.recorder.emit(_loaded(models, module, state, strict))
         return result
 
     return load
+
+
+def _loaded(models: Models, module: nn.Module, state: Mapping[str, Any], strict: bool) -> Loaded:
+    wanted = module.state_dict(keep_vars=True).keys()
+    known = models.known.get(id(unwrapped(module)))
+    return Loaded(
+        what="module",
+        model=known.number if known is not None else -1,
+        matched=len(wanted & state.keys()),
+        given=len(state),
+        wanted=len(wanted),
+        strict=strict,
+    )

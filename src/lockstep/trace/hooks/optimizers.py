@@ -24,6 +24,7 @@ class Held:
     told: Optimizer | None = None
     facts: tuple[Any, ...] = ()
     pending: dict[str, Any] | None = None
+    closure: bool = False
 
 
 class Optimizers:
@@ -33,30 +34,35 @@ class Optimizers:
         self.recorder, self.models = recorder, models
         self.held: WeakKeyDictionary[TorchOptimizer, Held] = WeakKeyDictionary()
 
-    def before(self, optimizer: TorchOptimizer) -> None:
-        """A step begins."""
+    def before(self, optimizer: TorchOptimizer, closure: bool = False) -> None:
+        """A step begins. closure: it makes its gradients itself."""
         recorder = self.recorder
         if not recorder.alive or torch.compiler.is_compiling():
             return
         held = self.held.setdefault(optimizer, Held(self._number(optimizer)))
-        parameters = keyed(optimizer)
-        self._introduce(optimizer, held, parameters)
+        held.pending, held.closure = {}, closure
+        with recorder.ours:
+            parameters = keyed(optimizer)
+            self._introduce(optimizer, held, parameters)
+            held.pending["lr"] = tuple(_number(group["lr"]) for group in optimizer.param_groups if "lr" in group)
+            if not closure:
+                self._gradients(held.pending, parameters)
+            if recorder.detailed and (held.steps == 0 or recorder.keeps):
+                values = {key: _own_part(one) for key, one in parameters.items()}
+                held.pending["before"] = recorder.digests(list(values), list(values.values()))
+                if held.steps == 0 and recorder.keeps:
+                    held.pending["start_tensors"] = {key: recorder.keep(one) for key, one in values.items()}
+
+    def _gradients(self, pending: dict[str, Any], parameters: dict[str, Tensor]) -> None:
+        recorder = self.recorder
         graded = {key: _own_part(one.grad) for key, one in parameters.items() if one.grad is not None}
-        held.pending = {
-            "lr": tuple(float(group["lr"]) for group in optimizer.param_groups if "lr" in group),
-            "missing": tuple(key for key in parameters if key not in graded),
-        }
+        pending["missing"] = tuple(key for key in parameters if key not in graded)
         if recorder.detailed:
             grads = list(graded.values())
-            held.pending["grads"] = recorder.digests(list(graded), grads)
-            values = {key: _own_part(one) for key, one in parameters.items()}
-            if held.steps == 0 or recorder.keeps:
-                held.pending["before"] = recorder.digests(list(values), list(values.values()))
-            if held.steps == 0 and recorder.keeps:
-                held.pending["start_tensors"] = {key: recorder.keep(one) for key, one in values.items()}
+            pending["grads"] = recorder.digests(list(graded), grads)
             if recorder.keeps and grads:
-                held.pending["norm"] = float(torch.linalg.vector_norm(torch.stack([_norm(one) for one in grads])))
-                held.pending["grad_tensors"] = {key: recorder.keep(one) for key, one in graded.items()}
+                pending["grad_tensors"] = {key: recorder.keep(one) for key, one in graded.items()}
+                pending["norm"] = float(torch.linalg.vector_norm(torch.stack([_norm(one) for one in grads])))
 
     def _number(self, optimizer: TorchOptimizer) -> int:
         """In order of building; one that was built before the hooks comes last."""
@@ -70,9 +76,12 @@ class Optimizers:
         recorder, held = self.recorder, self.held.get(optimizer)
         if held is None or held.pending is None or not recorder.alive:
             return
-        if recorder.detailed:
+        with recorder.ours:
             values = {key: _own_part(one) for key, one in keyed(optimizer).items()}
-            held.pending["after"] = recorder.digests(list(values), list(values.values()))
+            if held.closure:
+                self._gradients(held.pending, keyed(optimizer))
+            if recorder.detailed:
+                held.pending["after"] = recorder.digests(list(values), list(values.values()))
             if recorder.keeps:
                 held.pending["param_tensors"] = {key: recorder.keep(one) for key, one in values.items()}
         recorder.emit(Step(optimizer=held.number, number=held.steps, **held.pending))
@@ -86,10 +95,11 @@ class Optimizers:
             return
         if all(optimizer is not one for one in self.recorder.optimizers):
             self.recorder.optimizers.append(optimizer)
-        mine = {id(one) for one in keyed(optimizer).values()}
-        for root in list(self.models.roots()):
-            if any(id(one) in mine for one in root.parameters()):
-                self.models.know(root)
+        with self.recorder.ours:
+            mine = {id(one) for one in keyed(optimizer).values()}
+            for root in list(self.models.roots()):
+                if any(id(one) in mine for one in torch.nn.Module.parameters(root)):
+                    self.models.know(root)
 
     def _introduce(self, optimizer: TorchOptimizer, held: Held, parameters: dict[str, Tensor]) -> None:
         facts = tuple((id(one), one.requires_grad, one.dtype) for one in parameters.values())
@@ -144,6 +154,10 @@ def keyed(optimizer: TorchOptimizer) -> dict[str, Tensor]:
     }
 
 
+def _number(lr: Any) -> float:
+    return float("nan") if lr is None else float(lr)  # some find their own rate
+
+
 def _own_part(tensor: Tensor) -> Tensor:
     """What this rank holds of a sharded tensor; any other tensor itself."""
     value: Any = tensor
@@ -152,7 +166,12 @@ def _own_part(tensor: Tensor) -> Tensor:
 
 
 def _norm(tensor: Tensor) -> Tensor:
-    norm: Tensor = torch.linalg.vector_norm(tensor.detach().to(torch.float64)).cpu()
+    value = tensor.detach()
+    if value.is_sparse:
+        value = value.coalesce().values()
+    elif value.layout is not torch.strided:
+        value = value.to_dense()
+    norm: Tensor = torch.linalg.vector_norm(value.to(torch.complex128 if value.is_complex() else torch.float64)).cpu()
     return norm
 
 
@@ -164,7 +183,9 @@ def install(recorder: Recorder, models: Models) -> Optimizers:
     """Hook the step of every optimizer that is built on torch's."""
     hooks = Optimizers(recorder, models)
     recorder.patch(TorchOptimizer, "__init__", lambda original: _init(original, hooks))
-    register_optimizer_step_pre_hook(lambda optimizer, args, kwargs: hooks.before(optimizer))
+    register_optimizer_step_pre_hook(
+        lambda optimizer, args, kwargs: hooks.before(optimizer, any(map(callable, [*args[1:], *kwargs.values()])))
+    )
     register_optimizer_step_post_hook(lambda optimizer, args, kwargs: hooks.after(optimizer))
     return hooks
 

@@ -39,8 +39,15 @@ def _seeding(recorder: Recorder, lib: str) -> Callable[[Any], Any]:
     return make
 
 
+class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
+    """torch's own generators, and copies of the script's, are torch.Generators too."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, torch._C.Generator)
+
+
 def _generator(recorder: Recorder) -> type:
-    class Generator(seeds.Generator):
+    class Generator(seeds.Generator, metaclass=_AnyGenerator):
         def manual_seed(self, seed: int) -> Any:
             recorder.emit(Seed(lib="generator", value=int(seed)))
             return super().manual_seed(seed)

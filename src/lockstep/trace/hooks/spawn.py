@@ -53,6 +53,10 @@ class SpawnedRank:
             recorder.quiet = False
         try:
             self.function(rank, *args)
+        except SystemExit as leave:
+            code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
+            recorder.end(End(how="exited", code=code, error="" if code == 0 else str(leave.code)))
+            raise
         except BaseException as error:
             recorder.end(End(how="raised", code=1, error=f"{type(error).__name__}: {error}"[:4000]))
             raise
