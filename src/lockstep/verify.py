@@ -57,56 +57,74 @@ def verify(
     Raises:
         UserError: a script that is not there, no Python file, a number out of its range.
     """
-    program = Path(program)
-    check_script(program)
-    if against is not None:
-        check_script(Path(against))
-    _check_words(args, against_args or (), accept, resume_args or ())
-    _check(num_ranks, steps, accept, timeout_s)
-    folder = _working_folder(cwd)
+    options = {
+        "against": against,
+        "against_args": against_args,
+        "num_ranks": num_ranks,
+        "steps": steps,
+        "accept": accept,
+        "all_rungs": all_rungs,
+        "resume_args": resume_args,
+        "timeout_s": timeout_s,
+        "spawns": spawns,
+    }
+    folder = _checked(Path(program), args, options, cwd)
     if "torch" in sys.modules:
         # Ranks are forked, and a process that may have used torch before must not be.
-        options = _options(against, against_args, num_ranks, steps, accept, all_rungs, resume_args, timeout_s, spawns)
-        return _apart([str(program.resolve()), *options, "--", *args], folder, told)
+        return _apart([str(Path(program).resolve()), *_typed(options), "--", *args], folder, told)
+    return _here(Path(program), args, options, folder, told)
+
+
+def _checked(program: Path, args: Sequence[str], options: Mapping[str, Any], cwd: str | Path | None) -> Path:
+    """The folder to run in, where all the rest is right too."""
+    check_script(program)
+    if options["against"] is not None:
+        check_script(Path(options["against"]))
+    _check_words(args, options["against_args"] or (), options["accept"], options["resume_args"] or ())
+    _check(options["num_ranks"], options["steps"], options["accept"], options["timeout_s"])
+    return _working_folder(cwd)
+
+
+def _here(
+    program: Path,
+    args: Sequence[str],
+    options: Mapping[str, Any],
+    folder: Path,
+    told: Callable[[Rung], None] | None,
+) -> Proof:
+    """In this process, which has not used torch."""
     from lockstep.proof.prove import prove
     from lockstep.proof.question import Question
     from lockstep.proof.takes import Settings
     from lockstep.trace.script import Program
 
-    mine = Program(program.resolve(), tuple(args), folder)
+    against, against_args, resume_args = options["against"], options["against_args"], options["resume_args"]
     original = None
     if against is not None or against_args is not None:
         other = tuple(args if against_args is None else against_args)
         original = Program(Path(against or program).resolve(), other, folder)
     question = Question(
-        mine,
+        Program(program.resolve(), tuple(args), folder),
         original,
-        Settings(num_ranks, steps, timeout_s, spawns),
-        tuple(accept),
-        all_rungs,
+        Settings(options["num_ranks"], options["steps"], options["timeout_s"], options["spawns"]),
+        tuple(options["accept"]),
+        options["all_rungs"],
         None if resume_args is None else tuple(resume_args),
     )
     return prove(question, told or (lambda rung: None))
 
 
-def _options(
-    against: str | Path | None,
-    against_args: Sequence[str] | None,
-    num_ranks: int,
-    steps: int,
-    accept: Sequence[str],
-    all_rungs: bool,
-    resume_args: Sequence[str] | None,
-    timeout_s: float,
-    spawns: bool,
-) -> list[str]:
+def _typed(options: Mapping[str, Any]) -> list[str]:
     """The same on the command line."""
-    found = ["--nproc", str(num_ranks), "--steps", str(steps), "--timeout", str(timeout_s)]
-    found += ["--against", str(Path(against).resolve())] if against is not None else []
-    found += ["--against-args", shlex.join(against_args)] if against_args is not None else []
-    found += ["--resume-args", shlex.join(resume_args)] if resume_args is not None else []
-    found += [word for code in accept for word in ("--accept", code)]
-    return found + ["--all"] * all_rungs + ["--spawns"] * spawns
+    found = ["--nproc", str(options["num_ranks"]), "--steps", str(options["steps"])]
+    found += ["--timeout", str(options["timeout_s"])]
+    if options["against"] is not None:
+        found += ["--against", str(Path(options["against"]).resolve())]
+    for name in ("against_args", "resume_args"):
+        if options[name] is not None:
+            found.append(f"--{name.replace('_', '-')}={shlex.join(options[name])}")
+    found += [word for code in options["accept"] for word in ("--accept", code)]
+    return found + ["--all"] * options["all_rungs"] + ["--spawns"] * options["spawns"]
 
 
 def _apart(argv: list[str], folder: Path, told: Callable[[Rung], None] | None) -> Proof:
@@ -183,7 +201,8 @@ def command(program: str, args: Sequence[str], options: Mapping[str, Any], compa
     elif program.endswith((".yaml", ".yml")) or ("=" in program and not Path(program).is_file()):
         proof = _recipe(program, args, options, told)
     else:
-        proof = verify(program, args, told=told, **options)
+        folder = _checked(Path(program), args, options, None)
+        proof = _here(Path(program), args, options, folder, told)
     assert isinstance(proof, Proof)
     _write(proof, reports)
     print(_text(proof, reports))

@@ -204,3 +204,11 @@ def test_content_of_batches_without_gradients_is_no_difference(tmp_path: Path) -
         return Made(grads={"0/0": [grads]}, more=(seen,))
 
     assert kinds(compared(tmp_path, [made("b", 2.0)], reference=[made("a", 1.0)])) == ["gradient"]
+
+
+def test_bits_that_halving_loses_near_the_smallest_numbers_are_no_difference(tmp_path: Path) -> None:
+    def made(tiny: float) -> list[Made]:
+        return [replace(FIRST, grads={"0/0": [tiny, 2.0], "0/1": [3.0]}, after={"0/0": [tiny, 0.8], "0/1": [0.7]})]
+
+    assert compared(tmp_path / "a", made(7e-45), reference=made(5.6e-45)).exact
+    assert kinds(compared(tmp_path / "b", made(1e-20), reference=made(2e-20))) == ["gradient"]

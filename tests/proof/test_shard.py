@@ -5,6 +5,9 @@ import pytest
 
 from lockstep.proof import shard
 from lockstep.proof.shard import Sharded
+from lockstep.proof.takes import Take
+from lockstep.trace.events import Step
+from lockstep.trace.trace import RankTrace
 from tests.proof.by_hand import HERE, Made, take
 
 NAMES = {"0/0": "0:fc.weight", "0/1": "0:fc.bias"}
@@ -137,3 +140,50 @@ def test_only_steps_that_all_ranks_made_are_compared(tmp_path: Path) -> None:
 
 def test_no_ranks_at_all(tmp_path: Path) -> None:
     assert kinds(compared(tmp_path)) == ["step"]
+
+
+def _beside(error: float) -> dict[str, list[float]]:
+    return {"0/0": [1.0, 2.0 + error * 14**0.5], "0/1": [3.0]}
+
+
+def erring(errors: list[float]) -> list[list[Made]]:
+    """Both ranks with these errors, step by step."""
+    steps = [(FIRST if number == 0 else LATER, _beside(error)) for number, error in enumerate(errors)]
+    return [[half(rank, one, grads=grads) for one, grads in steps] for rank in (0, 1)]
+
+
+def test_rounding_that_grows_from_step_to_step_is_no_bug(tmp_path: Path) -> None:
+    errors = [1e-14, 1e-12, 1e-10, 1e-8, 1e-6, 0.5]
+    result = compared(tmp_path, *erring(errors), reference=[FIRST, *[LATER] * 5])
+    assert (result.passed, result.steps) == (True, 5)  # behind 1e-6 nothing can be told
+    assert result.error == pytest.approx(1e-6)
+
+
+def test_an_error_that_jumps_is_a_bug_also_where_rounding_has_grown(tmp_path: Path) -> None:
+    errors = [1e-14, 1e-12, 1e-10, 1e-6]
+    result = compared(tmp_path, *erring(errors), reference=[FIRST, *[LATER] * 3])
+    assert (result.passed, result.steps, kinds(result)) == (False, 3, ["gradient"])
+
+
+def unkept(made: Take, number: int) -> Take:
+    """The file for values was full from this step on."""
+
+    def lost(rank: RankTrace) -> RankTrace:
+        events = [
+            replace(event, grad_tensors={**event.grad_tensors, "0/0": -1})
+            if isinstance(event, Step) and event.step >= number
+            else event
+            for event in rank.events
+        ]
+        return replace(rank, events=tuple(events))
+
+    return replace(made, trace=replace(made.trace, ranks=tuple(map(lost, made.trace.ranks))))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_values_that_were_not_kept_are_no_missing_gradients(tmp_path: Path, number: int) -> None:
+    one = take(tmp_path / "reference", [FIRST, LATER], names=NAMES)
+    ranks = take(tmp_path / "shard", [half(0), half(0, LATER)], [half(1), half(1, LATER)], names=NAMES)
+    for sides in ((unkept(one, number), ranks), (one, unkept(ranks, number))):
+        result = shard.compare(*sides)
+        assert (result.steps, result.kept, result.differences) == (number, number > 0, ())

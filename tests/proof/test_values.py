@@ -80,3 +80,12 @@ def test_values_for_people() -> None:
     assert values.shown(np.array(0.25)) == "0.25"
     assert values.shown(np.array([3.0, 4.0])) == "norm 5 (3, 4)"
     assert values.shown(np.arange(5.0)) == "norm 5.47723 (0, 1, 2, ...)"
+
+
+def test_what_is_lost_near_the_smallest_numbers_is_negligible() -> None:
+    one = np.array([1.0, 7e-45, float("nan"), float("inf")])
+    assert values.negligible(one, np.array([1.0, 5.6e-45, float("nan"), float("inf")]))
+    assert not values.negligible(one, np.array([1.0 + 1e-16 * 4, 7e-45, float("nan"), float("inf")]))
+    assert not values.negligible(one, np.array([1.0, 7e-45, 0.0, float("inf")]))
+    assert not values.negligible(one, one[:2])
+    assert not values.negligible(None, one)

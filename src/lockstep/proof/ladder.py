@@ -57,6 +57,8 @@ def _did_not_run(name: str, take: Take) -> Rung:
         "stuck": "see what that line waits for: input, a lock, a collective that other ranks do not join",
         "disk": "let it write less behind `--`",
     }.get(take.cut, "run it by hand with the same arguments and mend it")
+    if not take.cut and any(word in take.problem.lower() for word in ("cuda", "nvidia", "nccl")):
+        next_step = "the proof runs on CPUs: let the program use one where torch.cuda.is_available() is false"
     return Rung(name, Status.ERROR, said, causes=(Cause(f"{take.problem}{place}", next_step),))
 
 
@@ -254,6 +256,8 @@ def _shard(stage: Stage) -> Rung:
             f"steps; largest relative error {result.error:.1e}"
         )
         return Rung(name, Status.PASS, said)
+    if not result.kept:
+        return Rung(name, Status.ABSTAIN, shard.TOO_LARGE)
     said = f"fed slices in float64, the ranks differ from the single process first at step {_first(result)}"
     if result.error > shard.BUG:
         said += f": relative error {result.error:.2g} of the gradient, where rounding makes 1e-15"

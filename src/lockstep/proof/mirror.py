@@ -106,8 +106,10 @@ def _differences(
     ]
     if wanted.step.lr != seen.step.lr:
         found.append(Difference(number, "lr", "", rank, _rates(seen.step.lr), _rates(wanted.step.lr), place=place))
-    after = _unequal(wanted.step.after, seen.step.after)
-    if after and not found:
+    after = [] if found else _unequal(wanted.step.after, seen.step.after)
+    if after:
+        after = _beyond_tiny(after, values.parameters(reference, 0, wanted), values.parameters(take, rank, seen))
+    if after:
         name = names.get((wanted.step.optimizer, after[0]), after[0])
         found.append(Difference(number, "parameter", name, rank, *_pair(reference, take, rank, wanted, seen, after[0])))
     return found
@@ -115,6 +117,10 @@ def _differences(
 
 def _unequal(wanted: Mapping[str, str], seen: Mapping[str, str]) -> list[str]:
     return [key for key in (*wanted, *(key for key in seen if key not in wanted)) if wanted.get(key) != seen.get(key)]
+
+
+def _beyond_tiny(keys: list[str], one: values.Values, other: values.Values) -> list[str]:
+    return [key for key in keys if not values.negligible(one.arrays.get(key), other.arrays.get(key))]
 
 
 def _start(
@@ -137,6 +143,7 @@ def _gradients(
     if not keys:
         return []
     one, other = values.gradients(reference, 0, wanted), values.gradients(take, rank, seen)
+    keys = _beyond_tiny(keys, one, other)
     errors = values.errors(one, other)
     found = []
     for key in sorted(keys, key=lambda key: -errors.get(key, 0.0))[:3]:

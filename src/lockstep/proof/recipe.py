@@ -289,6 +289,8 @@ def _shard(stage: _Stage) -> Rung:
             f"{result.steps} steps: largest relative error {result.error:.1e}"
         )
         return Rung(name, Status.PASS, said)
+    if not result.kept:
+        return Rung(name, Status.ABSTAIN, shard.TOO_LARGE)
     if not _same_step(reference, stage.other_noise()):
         said = "the training draws random numbers of its own (beside dropout), on every rank other ones on purpose"
         return Rung(name, Status.ABSTAIN, f"{said}: the ranks' gradients cannot be one process's")

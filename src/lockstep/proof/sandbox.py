@@ -11,8 +11,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from lockstep.trace.hooks.files import INSIDE
+
 COPIED = 1 << 20
 """Files up to so many bytes are copied, larger ones are linked and copied when the script opens them for writing."""
+COPIED_IN_ALL = 64 << 20
+"""Beyond so many bytes small files are linked too."""
 MOST_FILES = 20_000
 LEVELS = 3
 """Folders above the copied one in which what lies beside it is linked."""
@@ -34,7 +38,7 @@ _LEFT_OUT = {
 def copy_folder(source: Path, target: Path) -> None:
     """Make `target` look like `source`. Beyond 20,000 files what is left is linked as whole folders."""
     target.mkdir(parents=True)
-    left = MOST_FILES
+    left, room = MOST_FILES, COPIED_IN_ALL
     for folder, folders, files in os.walk(source):
         here = target / Path(folder).relative_to(source)
         for name in list(folders):
@@ -48,7 +52,7 @@ def copy_folder(source: Path, target: Path) -> None:
                 (here / name).mkdir()
         for name in files:
             left -= 1
-            _copy(Path(folder, name), here / name)
+            room -= _copy(Path(folder, name), here / name, min(COPIED, room))
 
 
 def copy_with_surroundings(source: Path, root: Path) -> Path:
@@ -72,14 +76,17 @@ def inside(root: Path, path: Path) -> Path:
     return root.joinpath(*path.parts[1:])
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(source: Path, target: Path, most: int) -> int:
+    """Copy a file of up to so many bytes, else link it; returns the bytes that were copied."""
     try:
-        if source.is_file() and source.stat().st_size <= COPIED:
+        size = source.stat().st_size if source.is_file() else None
+        if size is not None and size <= most:
             shutil.copy2(source, target)
-        else:
-            target.symlink_to(source.resolve())
+            return size
+        target.symlink_to(source.resolve())
     except (OSError, RuntimeError):  # a file that only others may read, a link to itself: the script does without it
-        return
+        pass
+    return 0
 
 
 def guard_links(sandbox: Path) -> None:
@@ -109,6 +116,10 @@ class _Guard:
             for number in _CHANGES[event]:
                 self.touched(args[number], event in _FOLLOWING)
 
+    def _leads_out(self, path: Path) -> bool:
+        """A link, and none that the script has made within its copy."""
+        return path.is_symlink() and not any(Path(os.path.realpath(path)).is_relative_to(one) for one in self._roots)
+
     def touched(self, raw: Any, content: bool) -> None:
         """A path is about to change. content: its content; else only its name."""
         if not isinstance(raw, str | bytes | os.PathLike) or getattr(self._mine, "busy", False):
@@ -120,15 +131,16 @@ class _Guard:
         root = next((one for one in self._roots if path.is_relative_to(one)), None)
         if root is None:
             return
-        self._mine.busy = True
+        told = getattr(INSIDE, "busy", False)
+        self._mine.busy = INSIDE.busy = True  # the script does none of this
         try:
             for parent in [*path.relative_to(root).parents][::-1]:
-                if (root / parent).is_symlink():
+                if self._leads_out(root / parent):
                     unroll(root / parent)
-            if content and path.is_symlink():
+            if content and self._leads_out(path):
                 own(path)
         finally:
-            self._mine.busy = False
+            self._mine.busy, INSIDE.busy = False, told
 
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND

@@ -11,6 +11,9 @@ from lockstep.proof.takes import Take
 from lockstep.trace.sink import read_tensor
 
 Array = np.ndarray[Any, Any]
+TINY = 1e-30
+"""Numbers near float32's smallest lose bits when the wrapper halves them before it adds: g / 2 + g / 2 is not g there.
+What comes of it stays below this, also where Adam divides by its eps."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,14 @@ def _error(one: Array, other: Array, scale: float) -> float:
     with np.errstate(invalid="ignore", over="ignore"):
         error = float(np.sqrt(_square(one - other))) / scale
     return error if np.isfinite(error) and np.isfinite(scale) else float("inf")
+
+
+def negligible(one: Array | None, other: Array | None) -> bool:
+    """Whether two arrays differ by no more than what is lost near the smallest numbers."""
+    if one is None or other is None or one.shape != other.shape:
+        return False
+    with np.errstate(invalid="ignore"):
+        return bool(((one == other) | (np.abs(one - other) <= TINY) | (np.isnan(one) & np.isnan(other))).all())
 
 
 def total(by_key: Mapping[str, float]) -> float:

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -84,9 +85,14 @@ def start_event(program: Program, plan: Plan, who: Whoami) -> Start:
     )
 
 
+_globals: list[dict[str, Any]] = []
+
+
 def _run(script: Path, recorder: Recorder) -> None:
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        # A wrapper that is destroyed after its process group can hang or abort: it lives as long as the process, which
+        # ends without destructors.
+        _globals.append(runpy.run_path(str(script), run_name="__main__"))
     except SystemExit as leave:
         code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
         recorder.end(End(how="exited", code=code, error="" if code == 0 else str(leave.code), at=_where(leave)))

@@ -186,21 +186,18 @@ def _errors() -> list[str]:
         DataLoader(_Fails(4), 1, sampler=Listed([2])),
         DataLoader(_Fails(4), 1, sampler=Listed([1])),
         DataLoader(Numbers(4), 1, sampler=_Stops([])),
-        DataLoader(Numbers(4), 2, num_workers=1, sampler=Listed([0, 9])),
     ):
         try:
             list(loader)
         except Exception as error:
             met.append(f"{type(error).__name__}: {error}")
-    gc.collect()  # torch's re-raised error holds the iterator with its worker in a circle
     return met
 
 
 def test_errors_pass_through_and_each_is_told_once(tmp_path: Path) -> None:
     seen = record_one(tmp_path, _errors)
-    lines = [text.splitlines()[0] for text in seen.result]
-    assert lines[:3] == ["KeyError: 2", "SystemError: odd", "OSError: no more"] and len(lines) == 4
-    assert [one.error.splitlines()[0] for one in seen.of(Raised)] == lines
+    assert seen.result == ["KeyError: 2", "SystemError: odd", "OSError: no more"]
+    assert [one.error for one in seen.of(Raised)] == seen.result
     assert {one.through for one in seen.of(Raised)} == {"batch"}
 
 

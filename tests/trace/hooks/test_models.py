@@ -53,8 +53,8 @@ def _group() -> None:
 def _trained() -> tuple[dict[str, Any], list[float]]:
     """Weights, and the draws that come next."""
     _group()
-    torch.manual_seed(7 + dist.get_rank())
     model = DistributedDataParallel(_net())
+    torch.manual_seed(7 + dist.get_rank())
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     for number in range(4):
         if number % 2:
@@ -242,7 +242,7 @@ class _Failing(nn.Module):
 def _errors() -> list[str]:
     _group()
     model, met = DistributedDataParallel(_Failing()), []
-    loss = nn.Parameter(torch.ones(1)).sum()
+    loss = nn.Parameter(torch.ones(1)).square().sum()
     loss.backward()
     for action in (
         lambda: model(1),
@@ -312,7 +312,7 @@ def _many() -> tuple[int, int]:
     for _ in range(500):
         nn.CrossEntropyLoss()(torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
     gc.collect()
-    (all_of_them,) = (one for one in gc.get_objects() if isinstance(one, models.Models))
+    (all_of_them,) = (one for one in gc.get_objects() if type(one) is models.Models)
     return len(all_of_them.all), len(all_of_them.known)
 
 

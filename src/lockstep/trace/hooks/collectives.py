@@ -42,7 +42,11 @@ _NAMES = [
     "batch_isend_irecv",
     "send_object_list",
     "recv_object_list",
+    "all_gather_single",
+    "reduce_scatter_single",
 ]
+_OLD_NAMES = {"all_gather_single": "all_gather_into_tensor", "reduce_scatter_single": "reduce_scatter_tensor"}
+"""What torch has renamed is told under one name."""
 _SMALL = 16
 _SOURCES = ("src", "dst", "group_src", "group_dst")
 _inside = threading.local()
@@ -64,7 +68,7 @@ def install(recorder: Recorder) -> None:
     counter = iter(range(1 << 62))
     for name in _NAMES:
         if hasattr(c10d, name):
-            _patch(recorder, name, partial(_collective, name, recorder, groups, counter))
+            _patch(recorder, name, partial(_collective, _OLD_NAMES.get(name, name), recorder, groups, counter))
     _patch(recorder, "init_process_group", lambda original: _init(original, recorder))
     _patch(recorder, "new_group", lambda original: _new(original, recorder, groups))
     _patch(recorder, "destroy_process_group", lambda original: _destroy(original, recorder))
@@ -94,7 +98,8 @@ class _Groups:
             return 0, tuple(range(dist.get_world_size())) if dist.is_initialized() else ()
         if not isinstance(group, dist.ProcessGroup):
             return 0, ()
-        return self._numbers.get(id(group), 0), tuple(dist.get_process_group_ranks(group))
+        number = self._numbers.get(id(group)) or self.add(group)  # one that was split off, or a mesh's
+        return number, tuple(dist.get_process_group_ranks(group))
 
 
 def _collective(

@@ -19,6 +19,9 @@ MOST_READS = 1000
 MOST_TOUCHES = 20_000
 """Events in all, so that a script that writes a file a sample does not fill the disk with its trace."""
 
+INSIDE = threading.local()
+"""`busy` is set in a thread whose files are the tool's own business, or part of what is told already."""
+
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
 _CACHES = (".cache", ".config", ".triton", ".local")
 _CODE = (".py", ".pyc", ".pyo", ".so")
@@ -43,7 +46,6 @@ class _Files:
         self._wrote: set[str] = set()
         self._read: set[str] = set()
         self._left = MOST_TOUCHES
-        self._inside = threading.local()
         self._handlers: dict[str, Callable[[tuple[Any, ...]], None]] = {
             "open": self._opened,
             "os.mkdir": lambda args: self._touched("mkdir", args[0], args[2]),
@@ -57,32 +59,32 @@ class _Files:
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
         """Python calls this at every audited event, before what it announces happens."""
         handler = self._handlers.get(event)
-        if handler is None or not self._recorder.alive or getattr(self._inside, "busy", False):
+        if handler is None or not self._recorder.alive or getattr(INSIDE, "busy", False):
             return
-        self._inside.busy = True
+        INSIDE.busy = True
         try:
             handler(args)
         except Exception:
             self._left = 0  # what fails once would fail again; the script must not notice
         finally:
-            self._inside.busy = False
+            INSIDE.busy = False
 
     def around(self, original: Callable[..., Any], op: str, position: int) -> Callable[..., Any]:
         """torch.save, torch.load: the file is their argument number `position`, by name `f`."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not self._recorder.alive or getattr(self._inside, "busy", False):
+            if not self._recorder.alive or getattr(INSIDE, "busy", False):
                 return original(*args, **kwargs)
             path = self._path(args[position] if len(args) > position else kwargs.get("f"))
             exists, began, ended = bool(path) and Path(path).exists(), time.time(), 0.0
             where = kwargs.get("map_location", args[1] if op == "load" and len(args) > 1 else None)
-            self._inside.busy = True  # what it opens itself is part of it
+            INSIDE.busy = True  # what it opens itself is part of it
             try:
                 result = original(*args, **kwargs)
                 ended = time.time()
                 return result
             finally:
-                self._inside.busy = False
+                INSIDE.busy = False
                 if path:
                     place = "" if where is None else str(where)
                     self._tell(File(op=op, path=path, time=began, end=ended, exists=exists, map_location=place))
