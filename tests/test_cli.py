@@ -29,6 +29,9 @@ Call = tuple[Path | None, list[str], int | None, int | None, str | None, bool]
         ("train --resume=runs/a=b", "train --resume=runs/a=b"),
         ("train --resume= --max-steps 3", "train --resume= --max-steps 3"),
         ("train config.yaml", "train config.yaml"),
+        ("verify train.py -- --resume", "verify train.py -- --resume"),
+        ("run --record a train.py --resume", "run --record a train.py --resume"),
+        ("", ""),
     ],
 )
 def test_resume_takes_a_folder_only_where_one_follows(argv: str, expected: str) -> None:

@@ -177,7 +177,8 @@ def test_a_right_program_passes_and_leaves_the_folder_as_it_was(tmp_path: Path, 
     reports = {name: tmp_path / f"proof.{name}" for name in ("json", "html", "sarif")}
     options = [word for name, path in reports.items() for word in (f"--{name}", str(path))]
     done = verify(folder, temporary, str(folder / "train.py"), *options)
-    check(done, Exit.DONE, "PASS: train.py on 2 ranks is the same training|all of it: ")
+    check(done, Exit.DONE, "PASS: train.py on 2 ranks is the same training")
+    assert done.stderr == ""
     assert (seen(folder), seen(elsewhere)) == before
     proof = from_json(reports["json"].read_text())
     assert {rung.status for rung in proof.rungs} == {Status.PASS}
@@ -211,9 +212,9 @@ def test_a_gradient_that_is_no_number_fails(tmp_path: Path, temporary: Path) -> 
     """0 / 0 on a rank without valid samples, where one process has some."""
     folder = tmp_path / "here"
     script = small_training.write(folder / "train.py")
-    masked = "output, valid = model(inputs), (inputs[:, 0] > 0.7); (output[valid].sum() / valid.sum()).backward()"
+    masked = "valid = inputs[:, :1] > 1; ((model(inputs) * valid).sum() / valid.sum()).backward()"
     script.write_text(script.read_text().replace("model(inputs).square().mean().backward()", masked))
-    done = verify(folder, temporary, "train.py")
+    done = verify(folder, temporary, "train.py", "--steps", "1")
     check(done, Exit.FAILED, "'shard' is broken|nan|relative error inf")
 
 
@@ -259,7 +260,7 @@ def test_a_take_that_does_not_end_is_ended_with_all_that_it_started(tmp_path: Pa
     (folder / "train.py").write_text("\n".join(lines))
     began = time.monotonic()
     done = verify(folder, temporary, "train.py", "--timeout", "1.5")
-    check(done, Exit.FAILED, "ERROR|it did not end in time|train.py:2|--timeout")
+    check(done, Exit.FAILED, "ERROR|it did not end in time|--timeout")
     assert time.monotonic() - began < 20
 
 
@@ -285,7 +286,7 @@ def slow_command(tmp_path: Path, temporary: Path, take: str) -> Command:
     slow = f"if {take!r} in os.getcwd(): open('slow', 'w').close(); time.sleep(60)"
     small_training.write(folder / "train.py", before=slow)
     command = Command(folder, "verify", "train.py", before=Before(temporary))
-    command.until(lambda: any(temporary.glob(f"lockstep-*/*{take}/work/**/slow")))
+    command.until(lambda: any(temporary.glob(f"lockstep-*/*{take}/*/**/slow")))
     return command
 
 

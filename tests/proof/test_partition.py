@@ -2,8 +2,8 @@ from collections.abc import Sequence
 
 from lockstep.core.finding import Finding, Severity
 from lockstep.core.proof import Status
-from lockstep.proof.partition import partition, shares
-from lockstep.trace.events import Batch, Event, Loader, PassEnd
+from lockstep.proof.partition import made_anew, partition, shares
+from lockstep.trace.events import Batch, Event, Loader, Pass, PassEnd
 from lockstep.trace.trace import Trace
 from tests.rules.by_hand import trace
 
@@ -84,3 +84,20 @@ def test_nothing_to_judge() -> None:
     status, said = rung_of(trace(reads(0, grad=False), reads(1, grad=False)))
     assert status is Status.ABSTAIN
     assert "no training pass" in said
+
+
+def holding(*content: str) -> Trace:
+    """One rank that reads four samples of this content twice."""
+    events = [loader()]
+    for number in (0, 1):
+        rows = {"0": content}
+        seen = Batch(loader=0, stream=STREAM, number=number, batch=0, ids=(0, 1, 2, 3), size=4, rows=rows)
+        events += [Pass(loader=0, stream=STREAM, number=number), seen]
+    return trace(events)
+
+
+def test_data_that_another_run_has_not_are_made_anew() -> None:
+    one = holding("a", "b", "c", "d")
+    assert made_anew(one, holding("e", "f", "g", "h"))
+    assert not made_anew(one, holding("a", "b", "c", "d"))
+    assert not made_anew(one, Trace(()))

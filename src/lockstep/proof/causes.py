@@ -244,8 +244,10 @@ def local_weights(stage: Stage) -> tuple[float, ...] | None:
     local = [values.gradients(one, 0, step) for one, step in zip(slices, steps, strict=True) if step is not None]
     if any(one.arrays.keys() != truth.arrays.keys() for one in local):
         return None
-    columns = np.stack([_flat(one) for one in local], axis=1)  # (all elements, num_ranks)
-    wanted = _flat(truth)
+    wanted, flat = _flat(truth), [_flat(one) for one in local]
+    if any(one.shape != wanted.shape or not np.isfinite(one).all() for one in (wanted, *flat)):
+        return None
+    columns = np.stack(flat, axis=1)  # (all elements, num_ranks)
     weights, *_ = np.linalg.lstsq(columns, wanted, rcond=None)
     rest = float(np.linalg.norm(columns @ weights - wanted)) / (float(np.linalg.norm(wanted)) or 1.0)
     return tuple(float(one) for one in weights) if rest <= shard.BUG else None

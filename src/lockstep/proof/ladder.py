@@ -113,7 +113,8 @@ def _first(result: mirror.Mirrored | shard.Sharded) -> int:
 
 def _differs_by_declaration(result: mirror.Mirrored, stage: Stage) -> bool:
     kinds, accepted = {one.what for one in result.differences}, stage.question.accept
-    return ("LS412" in accepted and kinds <= {"lr", "parameter"}) or ("LS408" in accepted and kinds == {"step"})
+    other_rates = bool(kinds) and kinds <= {"lr", "parameter"}
+    return ("LS412" in accepted and other_rates) or ("LS408" in accepted and kinds == {"step"})
 
 
 def _two_processes(stage: Stage) -> Rung:
@@ -126,6 +127,8 @@ def _two_processes(stage: Stage) -> Rung:
     if serious:
         worst = serious[0]
         said = f"{len(serious)} finding{'s' * (len(serious) > 1)}; the first: {worst.code}, {worst.seen}"
+        if take.problem and not take.cut:
+            said += f" The run broke off: {take.problem}"
         return Rung(name, Status.FAIL, said, findings=others)
     steps = min((len(views(rank)) for rank in take.trace.ranks), default=0)
     if take.problem and (take.cut != "time" or not steps):

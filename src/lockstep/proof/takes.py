@@ -17,6 +17,7 @@ from lockstep.launch.local import Outcome, run_local
 from lockstep.launch.script import Manner, script_rank
 from lockstep.proof import sandbox
 from lockstep.proof.modes import Mode
+from lockstep.trace.events import Start
 from lockstep.trace.feed import FeedPlan
 from lockstep.trace.recorder import Plan
 from lockstep.trace.script import Program
@@ -283,12 +284,15 @@ def _problem(trace: Trace, outcome: Outcome) -> tuple[str, str]:
         if end is not None and end.how == "raised":
             return f"rank {rank.rank} raised {end.error}", end.at
         if end is not None and end.how == "exited" and end.code:
-            return f"rank {rank.rank} left with exit code {end.code}", end.at
+            why = "" if end.error in ("", str(end.code)) else f": {end.error}"  # sys.exit("no data")
+            return f"rank {rank.rank} left with exit code {end.code}{why}", end.at
     started = bool(trace.ranks) and all(rank.events for rank in trace.ranks)
     if not started and not outcome.cut:
         return outcome.verdict.text or "no rank ran", ""
     if outcome.cut:
-        last = trace.ranks[0].events[-1].at if started else ""
+        # Where the process was started is no line of the user's.
+        told = [event.at for event in trace.ranks[0].events if not isinstance(event, Start)] if started else []
+        last = told[-1] if told else ""
         return {
             "time": "it did not end in time",
             "stuck": "no rank did anything for a long time",

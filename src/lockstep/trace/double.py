@@ -68,6 +68,9 @@ class Double(TorchFunctionMode):
         if func in _SIZED:
             whole = _resized(func, args, kwargs, mine, place.total)
             return func(*args, **kwargs) if whole is None else func(*whole[0], **whole[1])[place.start : place.end]
+        if not args:
+            kwargs = dict(kwargs)
+            args = (kwargs.pop("input"),)
         tensor = args[0]
         if tensor.dim() == 0 or tensor.shape[0] != mine:
             return func(*args, **kwargs)

@@ -4,6 +4,8 @@ import copy
 import gc
 import io
 import pickle
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +48,16 @@ def _step(model: Any, optimizer: torch.optim.Optimizer) -> None:
     optimizer.step()
 
 
-def _group() -> None:
-    dist.init_process_group("gloo")
+def _grouped(work: Callable[[], Any]) -> Any:
+    """`work()` within a process group; what refers to the group is gone when it is destroyed, or torch may hang."""
+    dist.init_process_group("gloo", timeout=timedelta(seconds=20))
+    result = work()
+    dist.destroy_process_group()
+    return result
 
 
 def _trained() -> tuple[dict[str, Any], list[float]]:
     """Weights, and the draws that come next."""
-    _group()
     model = DistributedDataParallel(_net())
     torch.manual_seed(7 + dist.get_rank())
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
@@ -64,14 +69,13 @@ def _trained() -> tuple[dict[str, Any], list[float]]:
     with torch.no_grad():
         model.module.eval()(torch.randn(2, 3))
     state = {name: value.tolist() for name, value in model.module.state_dict().items()}
-    dist.destroy_process_group()
     return state, torch.rand(3).tolist()
 
 
 @pytest.mark.parametrize("full", [False, True])
 def test_a_script_computes_the_same_under_the_recorder(tmp_path: Path, full: bool) -> None:
-    seen = record(tmp_path, _trained, num_ranks=2, full=full)
-    assert [one.result for one in seen] == bare(_trained, num_ranks=2)
+    seen = record(tmp_path, _grouped, _trained, num_ranks=2, full=full)
+    assert [one.result for one in seen] == bare(_grouped, _trained, num_ranks=2)
     for one in seen:
         assert len(one.of(Step)) == 4 and [event.what for event in one.of(NoSync)] == ["enter", "exit"] * 2
         assert [event.sync for event in one.of(Forward)] == [True, False, True, True, False, True, True]
@@ -87,7 +91,6 @@ def test_a_script_computes_the_same_under_the_recorder(tmp_path: Path, full: boo
 
 
 def _ways() -> None:
-    _group()
     wrapped, plain, unused = DistributedDataParallel(_net()), _net(), _net()
     optimizer = _sgd(wrapped, plain)
     inner, x = wrapped.module, torch.randn(4, 3)
@@ -98,11 +101,10 @@ def _ways() -> None:
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         inner.eval()(x)
     unused(x)
-    dist.destroy_process_group()
 
 
 def test_the_way_in_which_a_model_is_called(tmp_path: Path) -> None:
-    seen = record_one(tmp_path, _ways)
+    seen = record_one(tmp_path, _grouped, _ways)
     told = [(one.model, one.via, one.training, one.grad, one.autocast) for one in seen.of(Forward)]
     assert told == [
         (0, "wrapper", True, True, ""),
@@ -117,7 +119,6 @@ def test_the_way_in_which_a_model_is_called(tmp_path: Path) -> None:
 
 
 def _gradients() -> list[Any]:
-    _group()
     model = DistributedDataParallel(nn.Linear(2, 1))
     loss = model(torch.ones(1, 2)).sum()
     got = [tuple(one.tolist() for one in torch.autograd.grad(loss, model.parameters(), retain_graph=True))]
@@ -127,13 +128,12 @@ def _gradients() -> list[Any]:
     (loss * torch.ones(2)).backward(torch.tensor([1.0, 2.0]))
     weight = nn.Parameter(torch.tensor(1 + 1j))
     (weight * 2).backward(torch.tensor(1 + 0j))
-    dist.destroy_process_group()
     return got
 
 
 def test_gradients_that_are_asked_for_in_other_ways(tmp_path: Path) -> None:
-    seen = record_one(tmp_path, _gradients)
-    assert [seen.result] == bare(_gradients)
+    seen = record_one(tmp_path, _grouped, _gradients)
+    assert [seen.result] == bare(_grouped, _gradients)
     (call,) = seen.of(GradCall)
     assert call.model == 0 and call.names == ("weight", "bias"), "an iterator of parameters was not used up"
     losses = [one.loss for one in seen.of(Backward)]
@@ -240,7 +240,6 @@ class _Failing(nn.Module):
 
 
 def _errors() -> list[str]:
-    _group()
     model, met = DistributedDataParallel(_Failing()), []
     loss = nn.Parameter(torch.ones(1)).square().sum()
     loss.backward()
@@ -254,13 +253,12 @@ def _errors() -> list[str]:
             action()
         except Exception as error:
             met.append(f"{type(error).__name__}: {error}")
-    dist.destroy_process_group()
     return met
 
 
 def test_errors_pass_through_and_each_is_told(tmp_path: Path) -> None:
-    seen = record_one(tmp_path, _errors)
-    assert [seen.result] == bare(_errors)
+    seen = record_one(tmp_path, _grouped, _errors)
+    assert [seen.result] == bare(_grouped, _errors)
     assert [one.error for one in seen.of(Raised)] == seen.result, "also one that is like the one before"
     assert [one.through for one in seen.of(Raised)] == ["forward", "forward", "backward", "load"]
 
@@ -284,7 +282,6 @@ def test_how_much_of_a_state_was_taken(tmp_path: Path) -> None:
 
 
 def _compiled() -> tuple[list[float], list[float]]:
-    _group()
     weights = []
     for number in range(2):
         torch.manual_seed(2)
@@ -294,12 +291,11 @@ def _compiled() -> tuple[list[float], list[float]]:
         for _ in range(3):
             _step(run, optimizer)
         weights.append(model.module[0].weight.tolist())
-    dist.destroy_process_group()
     return weights[0], weights[1]
 
 
 def test_a_compiled_model_trains_the_same_and_its_steps_are_told(tmp_path: Path) -> None:
-    seen = record_one(tmp_path, _compiled)
+    seen = record_one(tmp_path, _grouped, _compiled)
     assert seen.result[0] == seen.result[1]
     assert [one.optimizer for one in seen.of(Step)] == [0] * 3 + [1] * 3
     assert seen.of(Step)[2].after == seen.of(Step)[5].after

@@ -9,12 +9,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import SyncBatchNorm, _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.trace.batches import leaves
 from lockstep.trace.events import Backward, Buffers, Forward, GradCall, Loaded, Model, Module, NoSync, Wrap
+from lockstep.trace.hooks import own_forward
 from lockstep.trace.hooks.collectives import unseen
+from lockstep.trace.hooks.modules import autocast, clean, first_parameter, is_wrapper, synchronised, unwrapped
+from lockstep.trace.hooks.own_forward import Hook
 from lockstep.trace.hooks.randomness import random_state
 from lockstep.trace.recorder import Recorder
 
@@ -64,7 +67,7 @@ class Models:
         alive = [module for reference in list(self.all.values()) if (module := reference()) is not None]
         held = {id(child) for one in alive if not is_wrapper(one) for child in one._modules.values()}
         for module in alive:
-            if id(module) not in held and not is_wrapper(module) and _first_parameter(module) is not None:
+            if id(module) not in held and not is_wrapper(module) and first_parameter(module) is not None:
                 yield module
 
     def know(self, module: nn.Module) -> Known:
@@ -75,7 +78,7 @@ class Models:
             return known
         known = self.known[id(module)] = Known(len(self.known), module)
         norms = {name: one for name, one in module.named_modules() if isinstance(one, _BatchNorm)}
-        synced = tuple(name for name, one in norms.items() if _synchronised(one))
+        synced = tuple(name for name, one in norms.items() if synchronised(one))
         self.recorder.emit(
             Model(
                 model=known.number,
@@ -158,7 +161,7 @@ class Models:
                 grad=grad,
                 sync=sync,
                 inputs=inputs,
-                autocast=_autocast(module),
+                autocast=autocast(module),
             )
         )
 
@@ -169,81 +172,6 @@ class Models:
             if named:
                 digests = self.recorder.digests(list(named), list(named.values()))
                 self.recorder.emit(Buffers(model=known.number, when=when, digests=digests))
-
-
-class Hook:
-    """A forward hook of ours. Where a model is copied or pickled with it, the copy's does nothing."""
-
-    def __init__(self, call: Callable[..., None]) -> None:
-        self._call = call
-
-    def __call__(self, *args: Any) -> None:
-        """As torch calls it."""
-        self._call(*args)
-
-    def __reduce__(self) -> Any:
-        return Hook, (_nothing,)
-
-
-def _nothing(*args: Any) -> None:
-    pass
-
-
-def without_hooks(state: dict[str, Any]) -> dict[str, Any]:
-    """A module's `__dict__` as it is without hooks of ours."""
-    ours = {key for name in _HOOKS[:2] for key, hook in state.get(name, _NONE).items() if isinstance(hook, Hook)}
-    if not ours:
-        return state
-    kept = {
-        name: type(state[name])((key, one) for key, one in state[name].items() if key not in ours)
-        for name in _HOOKS
-        if name in state
-    }
-    return {**state, **kept}
-
-
-_NONE: Mapping[Any, Any] = {}
-_HOOKS = (
-    "_forward_pre_hooks",
-    "_forward_hooks",
-    "_forward_pre_hooks_with_kwargs",
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-)
-
-
-def is_wrapper(module: nn.Module) -> bool:
-    """DDP, DataParallel and what torch.compile returns."""
-    return isinstance(module, DistributedDataParallel | nn.DataParallel) or "_orig_mod" in module._modules
-
-
-def _first_parameter(module: nn.Module) -> Tensor | None:
-    """By torch's own way: a class may have another `parameters`."""
-    return next(nn.Module.parameters(module), None)
-
-
-def _autocast(module: nn.Module) -> str:
-    first = _first_parameter(module)
-    device = first.device.type if first is not None else "cpu"
-    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
-        return ""
-    return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
-
-
-def unwrapped(module: nn.Module) -> nn.Module:
-    """The user's own module."""
-    while is_wrapper(module):
-        module = module._orig_mod if hasattr(module, "_orig_mod") else module.module  # type: ignore[assignment]
-    return module
-
-
-def clean(name: str) -> str:
-    """A parameter's or module's name without what wrappers put in front."""
-    return ".".join(part for part in name.split(".") if part not in ("_orig_mod", "_checkpoint_wrapped_module"))
-
-
-def _synchronised(norm: nn.Module) -> bool:
-    return isinstance(norm, SyncBatchNorm) or type(norm).__name__ == "SyncBatchNorm"
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
@@ -267,9 +195,8 @@ def install(recorder: Recorder) -> Models:
     """Hook nn.Module, DDP and backward."""
     models = Models(recorder)
     recorder.patch(nn.Module, "__init__", lambda original: _built(original, models))
-    recorder.patch(nn.Module, "__setstate__", lambda original: _built(original, models))  # copied, or unpickled
-    recorder.patch(nn.Module, "__getstate__", _bare)
-    recorder.patch(torch.jit, "script", _scripting)
+    recorder.patch(nn.Module, "__setstate__", lambda original: _built(original, models))  # copied, or own_forward
+    own_forward.install(recorder)
     recorder.patch(nn.Module, "load_state_dict", lambda original: _loading(original, models))
     recorder.patch(DistributedDataParallel, "__init__", lambda original: _wrapping(original, models))
     recorder.patch(DistributedDataParallel, "forward", lambda original: _wrapped_forward(original, models))
@@ -285,29 +212,6 @@ def _built(original: Callable[..., None], models: Models) -> Callable[..., None]
         models.met(module)
 
     return init
-
-
-def _bare(original: Callable[..., Any]) -> Callable[..., Any]:
-    def getstate(module: nn.Module) -> Any:
-        state = original(module)
-        return without_hooks(state) if isinstance(state, dict) else state
-
-    return getstate
-
-
-def _scripting(original: Callable[..., Any]) -> Callable[..., Any]:
-    def script(obj: Any, *args: Any, **kwargs: Any) -> Any:
-        modules = list(obj.modules()) if isinstance(obj, nn.Module) else []
-        held = [(vars(one), {name: vars(one)[name] for name in _HOOKS if name in vars(one)}) for one in modules]
-        for state, _ in held:
-            state.update(without_hooks(state))
-        try:
-            return original(obj, *args, **kwargs)
-        finally:
-            for state, hooks in held:
-                state.update(hooks)
-
-    return script
 
 
 def _wrapping(original: Callable[..., None], models: Models) -> Callable[..., None]:

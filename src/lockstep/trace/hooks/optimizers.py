@@ -11,7 +11,8 @@ from torch.optim import Optimizer as TorchOptimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from lockstep.trace.events import Optimizer, Step
-from lockstep.trace.hooks.models import Models, clean, unwrapped
+from lockstep.trace.hooks.models import Models
+from lockstep.trace.hooks.modules import clean, unwrapped
 from lockstep.trace.recorder import Recorder
 
 
