@@ -15,12 +15,14 @@ GLOBAL_BATCH = 8
 
 
 def make_data(length: int = 48) -> TensorDataset:
+    """Inputs (length, 6) and targets (length, 1); the same on every rank."""
     draw = torch.Generator().manual_seed(7)
     inputs = torch.randn(length, 6, generator=draw)
     return TensorDataset(inputs, torch.sin(inputs @ torch.randn(6, 1, generator=draw)))
 
 
 def train(rank: int, num_ranks: int, epochs: int) -> None:
+    """One rank's part; with one rank all of it."""
     dataset = make_data()
     sampler = DistributedSampler(dataset, num_ranks, rank)
     loader = DataLoader(dataset, GLOBAL_BATCH // num_ranks, sampler=sampler)
@@ -41,6 +43,7 @@ def train(rank: int, num_ranks: int, epochs: int) -> None:
 
 
 def main() -> None:
+    """As one process, or as what torchrun starts."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=20)
     epochs = parser.parse_args().epochs

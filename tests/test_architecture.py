@@ -23,7 +23,18 @@ LAYERS = [
     {"cli"},  # and __main__
 ]
 # Importing these, and `lockstep --help`, must work where torch is not installed. Those yet to come are listed too.
-TORCH_FREE = ["core", "script", "rules", "runtime/config", "cli.py", "check.py", "migrate.py", "explain.py", "verify.py", "run.py"]
+TORCH_FREE = [
+    "core",
+    "script",
+    "rules",
+    "runtime/config",
+    "cli.py",
+    "check.py",
+    "migrate.py",
+    "explain.py",
+    "verify.py",
+    "run.py",
+]
 # Who may look at the environment, and why.
 ENVIRONMENT = {
     "runtime/world.py": "reads torchrun's variables: who am I among N",

@@ -14,6 +14,7 @@ from lockstep import train as module
 from lockstep.core.errors import UserError
 from lockstep.core.outcome import Exit
 from lockstep.runtime.config import dump_config, load_config
+from lockstep.runtime.world import default_ranks
 from lockstep.train import new_run_dir, resolve, resumed_folder
 from tests.commands import Command, lockstep
 

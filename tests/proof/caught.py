@@ -1,4 +1,4 @@
-"""The page docs/what-is-caught.md: kinds of faults, and what catches each. `python -m tests.proof.caught > docs/what-is-caught.md`
+"""The page docs/what-is-caught.md: `python -m tests.proof.caught > docs/what-is-caught.md`.
 
 Every row names a program of this repository that has the fault; the tests run it and look for the code.
 """
@@ -17,9 +17,9 @@ INTRODUCTION = """\
 
 <!-- Made by `python -m tests.proof.caught > docs/what-is-caught.md`; change the list there. -->
 
-Kinds of faults that public reports are about, and what finds each: a [rule](rules.md) that looks at what the ranks did, or
-a lemma that compares them with one process ([how](verify.md)). Each row was run: the program in the last column has the
-fault, and the tests look for the code (`tests/rules/test_twins.py`, `tests/rules/test_gradient_programs.py`,
+Kinds of faults that public reports are about, and what finds each: a [rule](rules.md) that looks at what the ranks did,
+or a lemma that compares them with one process ([how](verify.md)). Each row was run: the program in the last column has
+the fault, and the tests look for the code (`tests/rules/test_twins.py`, `tests/rules/test_gradient_programs.py`,
 `tests/rules/test_state_programs.py`, `tests/proof/test_programs.py`).
 """
 

@@ -1,9 +1,9 @@
 """docs/what-is-caught.md says what the tests look for."""
 
 from lockstep.rules import RULES
+from tests.programs import catalog
 from tests.proof.caught import GROUPS, REPO, page
 from tests.proof.test_programs import CAUSES
-from tests.programs import catalog
 from tests.rules.test_state_programs import FOUND
 
 KINDS = [kind for kinds in GROUPS.values() for kind in kinds]

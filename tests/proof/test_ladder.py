@@ -10,7 +10,7 @@ from lockstep.core.outcome import Exit
 from lockstep.core.proof import Rung, Status
 from lockstep.launch.local import Outcome
 from lockstep.launch.verdict import Verdict
-from lockstep.proof import ladder
+from lockstep.proof import ladder, mirror
 from lockstep.proof.align import Layout, layout
 from lockstep.proof.question import Question
 from lockstep.proof.takes import Settings, Take
@@ -274,3 +274,15 @@ def test_mixed_precision_has_a_rung_where_it_is_used(tmp_path: Path) -> None:
 def test_a_trace_of_nothing_is_judged_by_no_rule(tmp_path: Path) -> None:
     stage = Stage(tmp_path, plain=replace(take(tmp_path / "p"), trace=Trace(())))
     assert ladder.judged(stage) == ()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("batches", [2, 4])
+def test_a_schedule_as_long_as_the_loader_of_one_rank(batches: int, tmp_path: Path) -> None:
+    def made(name: str, length: int, lr: float) -> Any:
+        loader = Loader(loader=0, stream="Data/8/8#0", batches=length)
+        return take(tmp_path / name, [replace(ONE, lr=(lr,), more=(loader,))])
+
+    reference, alone = made("a", 2, 0.1), made("b", batches, 0.2)
+    result = mirror.compare(reference, alone)
+    assert [one.what for one in result.differences] == ["lr"]
+    assert ladder._other_schedule(result, reference, alone) is (batches != 2)

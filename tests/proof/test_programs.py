@@ -1,4 +1,4 @@
-"""The proof on whole programs: right ones hold, wrong ones break where they are wrong, nasty ones end in plain words."""
+"""The proof on whole programs: right ones hold, wrong ones break where they are wrong, nasty ones end in words."""
 
 from pathlib import Path
 

@@ -86,9 +86,7 @@ def trained(number: int, after: str = "aa", **more: Any) -> list[Event]:
 
 
 def batch(number: int, ids: Sequence[int] = (0, 1), grad: bool = True, size: int = 2) -> Batch:
-    return Batch(
-        loader=0, stream="s", number=0, batch=number, ids=tuple(ids), size=size, grad=grad, at="train.py:6"
-    )
+    return Batch(loader=0, stream="s", number=0, batch=number, ids=tuple(ids), size=size, grad=grad, at="train.py:6")
 
 
 def forward(via: str = "wrapper", *, training: bool = True, grad: bool = True, at: str = "train.py:7") -> Forward:

@@ -32,7 +32,7 @@ def test_codes_are_in_order_and_name_their_law() -> None:
     codes = [rule.CODE for rule in RULES]
     assert codes == sorted(set(codes))
     laws = {"1": "SAME", "2": "SPLIT", "3": "ONCE", "4": "SCALE"}
-    assert all(rule.LAW == laws[rule.CODE[2]] for rule in RULES)
+    assert all(laws[rule.CODE[2]] == rule.LAW for rule in RULES)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.CODE)

@@ -29,8 +29,8 @@ Example: an augmentation that only the distributed script has, or one that scale
         """A mean over valid targets is a mean over those of all ranks.
 
 What must hold: the loss is the sum over all ranks divided by the count over all ranks.
-Why: DDP averages the ranks' gradients with equal weights. Where counts differ (ignore_index, padding, last batch), a mean
-of local means weighs a target by the rank it lies on.
+Why: DDP averages the ranks' gradients with equal weights. Where counts differ (ignore_index, padding), a mean of
+local means weighs a target by the rank it lies on.
 How it shows: the true gradient is a mean of the ranks' own gradients with other weights than 1/N.
 Fix: all-reduce the count before backward; loss = local sum * num_ranks / global count.
 Example: 3 valid targets on rank 0 and 13 on rank 1: a gradient that is 31 % wrong.

@@ -12,12 +12,12 @@ INTRODUCTION = """\
 
 <!-- Made by `python -m lockstep.proof.describe > docs/rules.md`; change the docstrings of the rules. -->
 
-What `lockstep verify` holds a run against. Each rule is one invariant of one of the four laws: ranks agree (SAME, LS1xx),
-ranks differ (SPLIT, LS2xx), one rank acts (ONCE, LS3xx), some things follow the number of ranks as declared (SCALE,
+What `lockstep verify` holds a run against. Each rule is one invariant of a law: ranks agree (SAME, LS1xx), ranks differ
+(SPLIT, LS2xx), one rank acts (ONCE, LS3xx), some things follow the number of ranks as declared (SCALE,
 LS4xx). A finding is an *error* (the training is not what it claims to be), a *deviation* (a choice that has to be
 declared with `--accept`), or a *note*.
 
-The examples are in `twins/`: two scripts for each rule, `before.py` with just that fault and `after.py` without it. Codes
+The examples are in `twins/`: two scripts for each rule, `before.py` with just that fault, `after.py` without it. Codes
 from LS408 on are found by comparing runs, and have no twin.
 """
 _HEADINGS = ("What must hold", "Why", "How it shows", "Fix", "Example")

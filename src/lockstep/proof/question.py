@@ -196,7 +196,8 @@ class Stage:
 
 
 def _multiple(plan: Layout) -> int:
-    """What the rows of a batch must be a multiple of to be cut: at least two a slice where batches are that large, since
-    a draw of one number cannot be told from a draw of one row."""
+    """What the rows of a batch must be a multiple of to be cut: at least two a slice where batches are that large.
+
+    A draw of one number cannot be told from a draw of one row."""
     slices = plan.num_ranks * plan.per[1]
     return 2 * slices if plan.size_reference * plan.grow * plan.per[0] >= 2 * slices else slices

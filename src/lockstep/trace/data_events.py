@@ -58,7 +58,8 @@ class Batch(Event):
 
     ids: indices in the *root* dataset (through Subsets); None for iterables. size: samples, None where unknown.
     rows: a digest a sample, for each tensor of the batch whose first dimension is the batch: {"0": (...)}; at default
-    detail of the first batches of a pass only, unless there are no ids. shapes: of such a row. grad: whether gradients were enabled.
+    detail of the first batches of a pass only, unless there are no ids. shapes: of such a row. grad: whether gradients
+    were enabled.
     noise: {lib: digest of the state} from which the first worker of this pass has drawn random numbers; empty if it
     drew none, or there are no workers.
     """

@@ -322,9 +322,9 @@ class Collective(Event):
 @dataclass(frozen=True, kw_only=True)
 class File(Event):
     """A file was touched by the script. op: `save` (torch.save), `load` (torch.load), `write` (opened for writing),
-    `read` (opened for reading, only below the working directory or a folder that the script wrote to), `mkdir`, `rename`,
-    `remove`. path: absolute. target: of a rename. end: time when a save or load returned, 0 if it raised. exists: it was
-    there before. append: opened to add to its end."""
+    `read` (opened for reading, only below the working directory or a folder that the script wrote to), `mkdir`,
+    `rename`, `remove`. path: absolute. target: of a rename. end: time when a save or load returned, 0 if it raised.
+    exists: it was there before. append: opened to add to its end."""
 
     op: str
     path: str
