@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lockstep.core.finding import Finding, Severity
 from lockstep.core.outcome import Exit
 from lockstep.core.proof import Rung, Status
 from lockstep.launch.local import Outcome
@@ -14,7 +15,7 @@ from lockstep.proof import ladder, mirror
 from lockstep.proof.align import Layout, layout
 from lockstep.proof.question import Question
 from lockstep.proof.takes import Settings, Take
-from lockstep.trace.events import Forward, Scaler
+from lockstep.trace.events import File, Forward, Loader, Scaler
 from lockstep.trace.script import Program
 from lockstep.trace.trace import Trace
 from tests.proof.by_hand import Made, take
@@ -280,9 +281,65 @@ def test_a_trace_of_nothing_is_judged_by_no_rule(tmp_path: Path) -> None:
 def test_a_schedule_as_long_as_the_loader_of_one_rank(batches: int, tmp_path: Path) -> None:
     def made(name: str, length: int, lr: float) -> Any:
         loader = Loader(loader=0, stream="Data/8/8#0", batches=length)
-        return take(tmp_path / name, [replace(ONE, lr=(lr,), more=(loader,))])
+        return take(tmp_path / name, [step(lr=(lr,), more=(loader,))])
 
     reference, alone = made("a", 2, 0.1), made("b", batches, 0.2)
     result = mirror.compare(reference, alone)
     assert [one.what for one in result.differences] == ["lr"]
     assert ladder._other_schedule(result, reference, alone) is (batches != 2)
+
+
+def finding(code: str, severity: Severity = Severity.ERROR) -> Finding:
+    return Finding(code, severity, "seen.", "must", "next", ())
+
+
+def test_ranks_that_nothing_joins_are_no_larger_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = take(tmp_path / "a", [step()], [step()])
+    monkeypatch.setattr(ladder, "judge", lambda trace: (finding("LS100"),))
+    assert [one.code for one in ladder.judged(Stage(tmp_path, plain=alone))] == ["LS100"]  # type: ignore[arg-type]
+
+
+def test_who_writes_on_several_nodes_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saves = take(tmp_path / "a", [step(more=(File(op="save", path="/a.pt"),))], [step()])
+    stage = Stage(tmp_path, plain=saves)
+    stage.plan = Layout(1, 1, 8, 4, 2)
+    nodes = take(tmp_path / "b", [step()], [step()])
+    monkeypatch.setattr(stage, "nodes", lambda: nodes, raising=False)
+    found = {id(saves.trace): (), id(nodes.trace): (finding("LS303"), finding("LS301"))}
+    monkeypatch.setattr(ladder, "judge", lambda trace: found[id(trace)])
+    (one,) = ladder.judged(stage)  # type: ignore[arg-type]
+    assert (one.code, one.severity, one.seen) == ("LS303", Severity.NOTE, "on several nodes, seen.")
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_data_that_every_process_makes_at_random(anew: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(tmp_path)
+    monkeypatch.setattr(stage, "again", stage.plain, raising=False)
+    monkeypatch.setattr(ladder, "judged", lambda stage: (finding("LS202"), finding("LS205", Severity.NOTE)))
+    monkeypatch.setattr(ladder, "made_anew", lambda trace, again: anew)
+    rung = ladder._partition(stage)  # type: ignore[arg-type]
+    assert rung.status is (Status.ABSTAIN if anew else Status.FAIL)
+    assert [one.code for one in rung.findings] == (["LS205"] if anew else ["LS202", "LS205"])
+
+
+@pytest.mark.parametrize(
+    ("problem", "wanted"),
+    [
+        ("rank 0 raised AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'", "torch.cuda"),
+        ("rank 0 raised KeyError: 'x'", "by hand"),
+    ],
+)
+def test_a_program_that_needs_a_gpu_is_told_so(problem: str, wanted: str, tmp_path: Path) -> None:
+    rung = ladder._did_not_run("one process", take(tmp_path / "a", [step()], problem=problem))
+    assert rung.status is Status.ERROR
+    assert wanted in rung.causes[0].next_step
+
+
+def test_a_run_that_broke_off_is_told_beside_what_the_rules_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = take(tmp_path / "a", [step()], [step()], problem="rank 0 raised KeyError: 'x'")
+    monkeypatch.setattr(ladder, "judged", lambda stage: (finding("LS101"),))
+    rung = ladder._two_processes(Stage(tmp_path, plain=plain))  # type: ignore[arg-type]
+    assert rung.status is Status.FAIL
+    assert rung.said.endswith("seen. The run broke off: rank 0 raised KeyError: 'x'")

@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from lockstep.proof.replay import write_record
 from lockstep.trace.events import Batch
 from lockstep.trace.feed import Feed, FeedPlan
+from lockstep.trace.kept import kept, streams_file
 from tests.rules.by_hand import trace
 
 STREAM = "TensorDataset/8/8#0"
@@ -32,4 +33,4 @@ def test_each_rank_gets_its_own_passes_again(tmp_path: Path) -> None:
 
 def test_a_rank_without_indices_has_no_passes(tmp_path: Path) -> None:
     write_record(trace([Batch(loader=0, stream=STREAM, number=0, batch=0)]), tmp_path)
-    assert torch.load(tmp_path / "0" / "streams.pt") == []
+    assert kept(streams_file(tmp_path / "0")) == []

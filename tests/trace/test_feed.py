@@ -11,7 +11,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
 from lockstep.trace.events import Batch, Loader, Pass, PassEnd
-from lockstep.trace.feed import FeedPlan, Kept, match, pass_file
+from lockstep.trace.feed import FeedPlan, match
+from lockstep.trace.kept import Kept, pass_file
 from tests.trace.recording import Seen, record, record_one
 
 
@@ -170,7 +171,7 @@ def test_streams_are_matched_by_name_then_by_kind_then_by_order() -> None:
 
 
 def test_files_of_passes_have_plain_names(tmp_path: Path) -> None:
-    assert pass_file(tmp_path, "../A b/8/8#0", 3) == tmp_path / "pass----A-b-8-8-0-3.pt"
+    assert pass_file(tmp_path, "../A b/8/8#0", 3) == tmp_path / "pass----A-b-8-8-0-3"
 
 
 def test_kept_batches_are_cut_and_joined_with_their_content() -> None:

@@ -105,6 +105,7 @@ def test_a_full_file_takes_what_still_fits(tmp_path: Path) -> None:
     file = TensorFile(tensor_file(tmp_path, 0), 100)
     assert file.put(np.zeros(10)) == 0
     assert file.put(np.zeros(10)) == -1
+    assert file.put(np.zeros(2), reserve=10) == -1
     assert file.put(np.zeros(2)) > 0
     file.close()
 

@@ -15,7 +15,7 @@ from lockstep.proof.question import Stage
 from lockstep.proof.resume import resume
 from lockstep.proof.takes import Take
 from lockstep.rules.judge import judge
-from lockstep.trace.events import File, Forward, Loader, Scaler
+from lockstep.trace.events import File, Forward, Loader, Scaler, Trouble
 
 Climb = Callable[[Stage], Rung | None]
 
@@ -127,8 +127,8 @@ def _differs_by_declaration(result: mirror.Mirrored, stage: Stage) -> bool:
 
 
 def _other_schedule(result: mirror.Mirrored, reference: Take, take: Take) -> bool:
-    """Whether only rates differ, and the batch size is a rank's: one rank then has more batches than the original, and a
-    schedule as long as its loader is another one."""
+    """Whether only rates differ, and the batch size is a rank's: one rank then has more batches than the original, and
+    a schedule as long as its loader is another one."""
     one, other = (
         {event.stream: event.batches for event in side.trace.ranks[0].of(Loader)} for side in (reference, take)
     )
@@ -153,7 +153,10 @@ def _two_processes(stage: Stage) -> Rung:
     if take.problem and (take.cut != "time" or not steps):
         return replace(_did_not_run(name, take), findings=others)
     cut = f", and was ended after {stage.question.settings.limit_s:g} s" if take.cut else " and ended"
-    said = f"{ranks} ranks ran {steps} steps{cut}; the rules found nothing against it"
+    said = f"{ranks} ranks ran {count(steps, 'step')}{cut}; the rules found nothing against it"
+    troubles = [event for rank in take.trace.ranks for event in rank.of(Trouble)]
+    if troubles:
+        said += f"; {count(len(troubles), 'thing')} could not be recorded, first {troubles[0].error[:200]}"
     return Rung(name, Status.PASS, said, findings=others)
 
 

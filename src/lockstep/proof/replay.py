@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import torch
-
 from lockstep.trace.events import Batch
-from lockstep.trace.feed import Kept, pass_file
+from lockstep.trace.kept import Kept, keep, pass_file, streams_file
 from lockstep.trace.trace import Trace
 
 
@@ -18,6 +16,9 @@ def write_record(trace: Trace, folder: Path) -> None:
         for batch in rank.of(Batch):
             if batch.ids is not None:
                 passes.setdefault((batch.stream, batch.number), []).append(Kept(batch.ids, None))
-        torch.save(list(dict.fromkeys(stream for stream, _ in passes)), mine / "streams.pt")
-        for (stream, number), kept in passes.items():
-            torch.save(kept, pass_file(mine, stream, number))
+        streams_file(mine).touch()
+        for stream in dict.fromkeys(stream for stream, _ in passes):
+            keep(streams_file(mine), stream)
+        for (stream, number), batches in passes.items():
+            for one in batches:
+                keep(pass_file(mine, stream, number), one)

@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from torch.utils.data import DataLoader
 
 from lockstep.trace import batches
+from lockstep.trace.kept import Kept, keep, kept, pass_file, streams_file
 from lockstep.trace.seeds import seed_all
 from lockstep.trace.streams import root_ids, root_of
 
 Role = Literal["record", "mirror", "shard", "own"]
-_torch_save, _torch_load = torch.save, torch.load
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class Feed:
         if file is None or not file.exists():  # the reference has no such pass
             yield from self._native(loader, stream, number)
             return
-        yield from self._replayed(loader, stream, number, _torch_load(file, weights_only=False))
+        yield from self._replayed(loader, stream, number, kept(file))
 
     def _begun(self, stream: str, number: int) -> tuple[int, int]:
         passes, batches = next(((one[1], one[2]) for one in self.plan.begun if one[0] == stream), (0, 0))
@@ -92,31 +91,28 @@ class Feed:
 
     def _match(self, stream: str) -> str | None:
         if stream not in self.matched:
-            known = _torch_load(self.plan.folder / "streams.pt", weights_only=False)
+            known = kept(streams_file(self.plan.folder))
             self.matched[stream] = match(stream, len(self.matched), known)
         return self.matched[stream]
 
     # ---- the reference ----
 
     def _recorded(self, loader: DataLoader[Any], stream: str, number: int) -> Iterator[tuple[Any, Any]]:
-        kept: list[Any] = []
         self._introduce(stream)
         for count, one in enumerate(_grown(self._own(loader), self.plan.grow, loader)):
             batch = self._cut(one, loader)
             if batch is None:
                 continue
             ids, content = self._handed(loader, batch, (stream, number, count))
-            kept.append(Kept(ids, content) if self.plan.content else batch)
-            _torch_save(kept, pass_file(self.plan.folder, stream, number))
+            keep(pass_file(self.plan.folder, stream, number), Kept(ids, content) if self.plan.content else batch)
             yield ids, content
 
     def _introduce(self, stream: str) -> None:
-        path = self.plan.folder / "streams.pt"
-        known = _torch_load(path, weights_only=False) if path.exists() else []
-        if stream not in known:
-            _torch_save([*known, stream], path)
+        path = streams_file(self.plan.folder)
+        if not path.exists() or stream not in kept(path):
+            keep(path, stream)
 
-    def _own(self, loader: DataLoader[Any]) -> Iterator["Kept"]:
+    def _own(self, loader: DataLoader[Any]) -> Iterator[Kept]:
         """The script's own batches: of a map-style dataset only their indices."""
         if _is_map(loader):
             sampler = loader._index_sampler
@@ -130,7 +126,7 @@ class Feed:
             for batch in _in_process(loader):
                 yield Kept(None, batch)
 
-    def _cut(self, one: "Kept", loader: DataLoader[Any]) -> "Kept | None":
+    def _cut(self, one: Kept, loader: DataLoader[Any]) -> "Kept | None":
         multiple = self.plan.multiple
         if multiple == 1 or (loader.batch_size is None and loader.batch_sampler is None):
             return one
@@ -143,12 +139,12 @@ class Feed:
     # ---- the ranks ----
 
     def _replayed(
-        self, loader: DataLoader[Any], stream: str, number: int, kept: Sequence["Kept"]
+        self, loader: DataLoader[Any], stream: str, number: int, kept: Sequence[Kept]
     ) -> Iterator[tuple[Any, Any]]:
         for count, (one, rows) in enumerate(self._mine(stream, kept)):
             yield self._handed(loader, one, (stream, number, count), rows)
 
-    def _mine(self, stream: str, kept: Sequence["Kept"]) -> Iterator[tuple["Kept", Slice]]:
+    def _mine(self, stream: str, kept: Sequence[Kept]) -> Iterator[tuple[Kept, Slice]]:
         """What this rank gets, and where it lies in the batch that all ranks get together."""
         plan = self.plan
         if plan.role == "mirror" or stream in plan.whole:
@@ -172,7 +168,7 @@ class Feed:
             yield self._handed(loader, one, (stream, number, count))
 
     def _handed(
-        self, loader: DataLoader[Any], one: "Kept", key: tuple[Any, ...], rows: Slice | None = None
+        self, loader: DataLoader[Any], one: Kept, key: tuple[Any, ...], rows: Slice | None = None
     ) -> tuple[Any, Any]:
         place = key[1:]  # the names of streams may differ between two scripts
         self.current = Slice()  # what the dataset draws is a sample's own
@@ -201,34 +197,6 @@ class Feed:
 def _sample(root: Any, index: int, place: tuple[Any, ...]) -> Any:
     seed_all("sample", index, *place[:1])
     return root[index]
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A batch as it is kept: its indices in the root dataset, or where there are none, its content."""
-
-    ids: tuple[int, ...] | None
-    batch: Any
-
-    @property
-    def size(self) -> int | None:
-        """Samples."""
-        return len(self.ids) if self.ids is not None else batches.size_of(self.batch)
-
-    def rows(self, start: int, end: int) -> "Kept":
-        """Only these samples."""
-        ids = self.ids[start:end] if self.ids is not None else None
-        return Kept(ids, None if self.batch is None else batches.cut(self.batch, self.size or 0, start, end))
-
-    @staticmethod
-    def join(several: Sequence["Kept"]) -> "Kept":
-        """One batch of several."""
-        if len(several) == 1:
-            return several[0]
-        known = all(one.ids is not None for one in several)
-        ids = tuple(index for one in several for index in one.ids or ()) if known else None
-        content = all(one.batch is not None for one in several)
-        return Kept(ids, batches.joined([one.batch for one in several]) if content else None)
 
 
 def _all_of(one: Kept) -> Slice:
@@ -264,12 +232,6 @@ def _grown(own: Iterator[Kept], grow: int, loader: DataLoader[Any]) -> Iterator[
             held = []
     if held:
         yield Kept.join(held)
-
-
-def pass_file(folder: Path, stream: str, number: int) -> Path:
-    """Where the batches of one pass are kept."""
-    name = "".join(letter if letter.isalnum() else "-" for letter in stream)
-    return folder / f"pass-{name}-{number}.pt"
 
 
 def _is_map(loader: DataLoader[Any]) -> bool:

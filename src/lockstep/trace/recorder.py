@@ -130,9 +130,11 @@ class Recorder:
         found = [digests.full_digest(one) for one in tensors] if self.full else digests.sampled_digests(tensors)
         return dict(zip(names, found, strict=True))
 
-    def keep(self, tensor: Tensor) -> int:
-        """Keep a value at full detail; returns where, or -1."""
-        return self._tensors.put(digests.to_numpy(tensor)) if self._tensors is not None and self.alive else -1
+    def keep(self, tensor: Tensor, reserve: int = 0) -> int:
+        """Keep a value at full detail, where `reserve` bytes are left for others; returns where, or -1."""
+        if self._tensors is None or not self.alive:
+            return -1
+        return self._tensors.put(digests.to_numpy(tensor), reserve)
 
     def patch(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Replace `owner.name` by `make(original)`, which keeps its name and docstring."""

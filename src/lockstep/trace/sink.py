@@ -71,9 +71,9 @@ class TensorFile:
         self._file = path.open("wb")
         self._left = limit
 
-    def put(self, value: np.ndarray[Any, Any]) -> int:
-        """Append; returns where it lies, or -1 when the file is full."""
-        if value.nbytes > self._left:
+    def put(self, value: np.ndarray[Any, Any], reserve: int = 0) -> int:
+        """Append; returns where it lies, or -1 when the file is full but for `reserve` bytes."""
+        if value.nbytes > self._left - reserve:
             return -1
         self._left -= value.nbytes
         position = self._file.tell()

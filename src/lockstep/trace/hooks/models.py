@@ -19,8 +19,11 @@ from lockstep.trace.hooks.collectives import unseen
 from lockstep.trace.hooks.modules import autocast, clean, first_parameter, is_wrapper, synchronised, unwrapped
 from lockstep.trace.hooks.own_forward import Hook
 from lockstep.trace.hooks.randomness import random_state
-from lockstep.trace.recorder import Recorder
+from lockstep.trace.recorder import TENSOR_BYTES, Recorder
 
+_OUTPUTS = 3  # steps in which module outputs are kept
+RESERVED = TENSOR_BYTES * 3 // 4
+"""Bytes that outputs leave for gradients and weights, without which nothing can be compared."""
 _inside = threading.local()  # depth of calls of wrappers, and of roots
 
 
@@ -130,7 +133,8 @@ class Models:
                 return
             call = known.calls[name + "()"] = known.calls.get(name + "()", -1) + 1
             with recorder.ours:
-                digest, kept = recorder.digest(value), recorder.keep(value) if recorder.step < 3 else -1
+                digest = recorder.digest(value)
+                kept = recorder.keep(value, RESERVED) if recorder.step < _OUTPUTS else -1
                 recorder.emit(Module(model=known.number, name=name, call=call, digest=digest, tensor=kept))
 
         return returned
