@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What recording costs: the step of hand-written DDP, alone and under `lockstep run --record` at default detail.
+"""What recording costs: the step of hand-written DDP, alone and under `lockstep run --record`, by the same launcher.
 
     python bench/recorder.py [--rounds 3] [--steps 40]
 
@@ -10,16 +10,21 @@ each and the median of the rounds' ratios are printed.
 import argparse
 import json
 import os
+import runpy
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import torch
+
+from lockstep.launch import launch_local
+
 BUDGET = 1.05
 SCRIPT = Path(__file__).resolve().parent / "peers" / "raw_ddp.py"
 JOBS = {"U-Net": {}, "tiny step": {"BENCH_SIZE": "16", "BENCH_WIDTH": "4"}}
-PLAIN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT)]
+PLAIN = [sys.executable, __file__, "--alone"]
 
 
 def main() -> int:
@@ -28,7 +33,11 @@ def main() -> int:
     parser.add_argument(
         "--steps", type=int, default=40, help="timed steps of the U-Net; the tiny step has ten times more"
     )
+    parser.add_argument("--alone", action="store_true", help="run the job once, unrecorded, by the same launcher")
     args = parser.parse_args()
+    if args.alone:
+        with tempfile.TemporaryDirectory() as folder:
+            return int(launch_local(alone, (), 2, work_dir=Path(folder)))
     for name, env in JOBS.items():
         steps = args.steps * (10 if name == "tiny step" else 1)
         ratios = []
@@ -43,6 +52,13 @@ def main() -> int:
         ratio = statistics.median(ratios)
         print(f"{name}: ratio {ratio:.3f}, at most {BUDGET}: {'met' if ratio <= BUDGET else 'missed'}")
     return 0
+
+
+def alone() -> None:
+    """One rank: the script, with the thread that the recorded one has."""
+    torch.set_num_threads(1)
+    sys.path.insert(0, str(SCRIPT.parent))
+    runpy.run_path(str(SCRIPT), run_name="__main__")
 
 
 def step_s(command: list[str], env: dict[str, str]) -> float:

@@ -110,6 +110,7 @@ RIGHT_PROGRAMS = (
     right("validates_sharded"),
     right("dropout_own_seed"),
     right("resumable"),
+    right("gpu_only", cpu=False, note="names GPUs without asking; CPUs stand in for them"),
     right("pair_train_ddp", reference="right/pair_train.py"),
     right("pair_train_ddp"),
 )

@@ -15,7 +15,7 @@ from lockstep.core.errors import RunError, UserError, explain
 from lockstep.launch.leftovers import scratch
 from lockstep.launch.local import Outcome, run_local
 from lockstep.launch.script import Manner, script_rank
-from lockstep.proof import sandbox
+from lockstep.proof import sandbox, stand_in
 from lockstep.proof.modes import Mode
 from lockstep.trace.events import Start
 from lockstep.trace.feed import FeedPlan
@@ -73,6 +73,7 @@ class Studio:
     folder: Path
     settings: Settings
     takes: list[Take] = field(default_factory=list)
+    stand_in: bool = False
 
     def take(
         self,
@@ -102,11 +103,20 @@ class Studio:
             sandbox.copy_with_surroundings(cwd, root)
         plan = Plan(home / "trace", True, keep, steps)
         inner = _moved(program, sandbox.inside(root, cwd))
-        prepare = Prepared(mode, root, home)
+        prepare = Prepared(mode, root, home, num_ranks if self.stand_in else 0)
         spawns = self.settings.spawns  # then it is started as one process, whatever becomes of it
         manner = replace(manner, single=manner.single or spawns, threads=1, cpu=True, prepare=prepare)
         args, ranks = (inner, plan, feed, manner), 1 if spawns else num_ranks
-        return self.launch(name, script_rank, args, ranks, home, root)
+        take = self.launch(name, script_rank, args, ranks, home, root)
+        if not self.stand_in and stand_in.is_wanted(take.problem):
+            # From here on CPUs stand in for the GPUs that the program names.
+            self.stand_in = True
+            if feed is not None and feed.role == "record":
+                shutil.rmtree(feed.folder)
+                feed.folder.mkdir()
+            more = {"feed": feed, "manner": manner, "keep": keep, "steps": steps, "workspace": workspace}
+            return self.take(name, program, num_ranks, mode, **more)  # type: ignore[arg-type]
+        return take
 
     def home(self, name: str) -> Path:
         """The folder of the take that comes next, with one for its trace in it."""
@@ -167,11 +177,15 @@ def _moved(program: Program, workspace: Path) -> Program:
 
 @dataclass(frozen=True)
 class Prepared:
-    """In the rank, before the script: its own streams, its own files, and the mode."""
+    """In the rank, before the script: its own streams, its own files, and the mode.
+
+    gpus: how many GPUs CPUs stand in for; 0: none.
+    """
 
     mode: Mode
     workspace: Path
     home: Path
+    gpus: int = 0
 
     def __call__(self, recorder: Any, feed: Any) -> None:
         """Called when the hooks are in place."""
@@ -183,6 +197,8 @@ class Prepared:
         for stream in (1, 2):
             os.dup2(file, stream)
         os.close(file)
+        if self.gpus:
+            stand_in.enter(recorder, self.gpus)
         self.mode(recorder, feed)
 
 

@@ -49,7 +49,8 @@ class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
 def _generator(recorder: Recorder) -> type:
     class Generator(seeds.Generator, metaclass=_AnyGenerator):
         def manual_seed(self, seed: int) -> Any:
-            recorder.emit(Seed(lib="generator", value=int(seed)))
+            if recorder.detailed:  # a dataset may seed one for every sample
+                recorder.emit(Seed(lib="generator", value=int(seed)))
             return super().manual_seed(seed)
 
     Generator.__qualname__ = Generator.__name__ = "Generator"
