@@ -95,9 +95,10 @@ def _here(
     """In this process, which has not used torch."""
     from lockstep.proof.prove import prove
     from lockstep.proof.question import Question
-    from lockstep.proof.takes import Settings
+    from lockstep.proof.takes import QUIET_S, Settings
     from lockstep.trace.script import Program
 
+    limit_s: float = options["timeout_s"]
     against, against_args, resume_args = options["against"], options["against_args"], options["resume_args"]
     original = None
     if against is not None or against_args is not None:
@@ -106,7 +107,7 @@ def _here(
     question = Question(
         Program(program.resolve(), tuple(args), folder),
         original,
-        Settings(options["num_ranks"], options["steps"], options["timeout_s"], options["spawns"]),
+        Settings(options["num_ranks"], options["steps"], limit_s, options["spawns"], max(QUIET_S, limit_s / 2)),
         tuple(options["accept"]),
         options["all_rungs"],
         None if resume_args is None else tuple(resume_args),

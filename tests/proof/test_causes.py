@@ -165,7 +165,7 @@ def test_each_kind_of_difference_has_its_trial(tmp_path: Path, broken: Made, tri
 def test_the_reference_s_rates_are_put_in(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     of_mirror(stage, replace(RIGHT, lr=(0.2,)), replace(RIGHT, lr=(0.2,)))
-    assert stage.trials["mirror at the same rate"] == {"lr": ((0.1,),)}
+    assert stage.trials["mirror at the same rate"] == {"lr": (((0.1,),),)}
 
 
 def test_only_the_parameters_differ(tmp_path: Path) -> None:
@@ -274,9 +274,9 @@ def test_a_program_that_spawns_its_ranks_has_no_slices_of_its_own(tmp_path: Path
     assert local_weights(Stage(tmp_path, spawns=True)) is None  # type: ignore[arg-type]
 
 
-def test_rates_of_the_first_optimizer(tmp_path: Path) -> None:
+def test_rates_of_every_optimizer(tmp_path: Path) -> None:
     steps = [RIGHT, replace(RIGHT, optimizer=1, lr=(9.0,)), replace(RIGHT, lr=(0.05,))]
-    assert causes.rates_of(take(tmp_path / "a", steps)) == ((0.1,), (0.05,))
+    assert causes.rates_of(take(tmp_path / "a", steps)) == (((0.1,), (0.05,)), ((9.0,),))
 
 
 def test_no_difference_no_cause(tmp_path: Path) -> None:

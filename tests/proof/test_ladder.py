@@ -15,10 +15,10 @@ from lockstep.proof import ladder, mirror
 from lockstep.proof.align import Layout, layout
 from lockstep.proof.question import Question
 from lockstep.proof.takes import Settings, Take
-from lockstep.trace.events import File, Forward, Loader, Scaler
+from lockstep.trace.events import File, Forward, Loader, PassEnd, Scaler
 from lockstep.trace.script import Program
 from lockstep.trace.trace import Trace
-from tests.proof.by_hand import Made, take
+from tests.proof.by_hand import STREAM, Made, take
 
 NAMES = {"0/0": "0:fc.weight"}
 WHOLE = (0, 1, 2, 3)
@@ -61,7 +61,9 @@ class Stage:
         return self._take("alone", [step()])
 
     def plain(self) -> Take:
-        return self._take("plain", [step(WHOLE[:2])], [step(WHOLE[2:])])
+        ended = (PassEnd(loader=0, stream=STREAM, number=0, batches=1),)
+        ranks = ([replace(step(share), more=ended)] for share in (WHOLE[:2], WHOLE[2:]))
+        return self._take("plain", *ranks)
 
     def mirror(self, name: str = "mirror", **changes: Any) -> Take:
         return self._take(name, [step()], [step()])
@@ -82,7 +84,7 @@ class Stage:
 @pytest.fixture(autouse=True)
 def no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the rules say of such short traces is none of the ladder's."""
-    monkeypatch.setattr(ladder, "judge", lambda trace: ())
+    monkeypatch.setattr(ladder, "judge", lambda trace, **more: ())
 
 
 def climbed(stage: Stage) -> dict[str, Rung]:
@@ -295,7 +297,7 @@ def finding(code: str, severity: Severity = Severity.ERROR) -> Finding:
 
 def test_ranks_that_nothing_joins_are_no_larger_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = take(tmp_path / "a", [step()], [step()])
-    monkeypatch.setattr(ladder, "judge", lambda trace: (finding("LS100"),))
+    monkeypatch.setattr(ladder, "judge", lambda trace, **more: (finding("LS100"),))
     assert [one.code for one in ladder.judged(Stage(tmp_path, plain=alone))] == ["LS100"]  # type: ignore[arg-type]
 
 
@@ -306,7 +308,7 @@ def test_who_writes_on_several_nodes_is_a_note(tmp_path: Path, monkeypatch: pyte
     nodes = take(tmp_path / "b", [step()], [step()])
     monkeypatch.setattr(stage, "nodes", lambda: nodes, raising=False)
     found = {id(saves.trace): (), id(nodes.trace): (finding("LS303"), finding("LS301"))}
-    monkeypatch.setattr(ladder, "judge", lambda trace: found[id(trace)])
+    monkeypatch.setattr(ladder, "judge", lambda trace, **more: found[id(trace)])
     (one,) = ladder.judged(stage)  # type: ignore[arg-type]
     assert (one.code, one.severity, one.seen) == ("LS303", Severity.NOTE, "on several nodes, seen.")
 

@@ -69,7 +69,7 @@ def test_a_factor_on_every_loss(tmp_path: Path) -> None:
 
 
 def at_other_rates(folder: Path) -> Any:
-    return recorded(Mode(lr=((0.1,), (0.2,))), folder, lambda: train(3))
+    return recorded(Mode(lr=(((0.1,), (0.2,)),)), folder, lambda: train(3))
 
 
 def test_rates_are_put_in_step_by_step_and_the_recorder_sees_them(tmp_path: Path) -> None:

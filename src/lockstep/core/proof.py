@@ -103,7 +103,7 @@ class Moment:
 class Share:
     """Who read what in one pass over a loader. ids: (num_ranks) tuples of sample indices in the order of reading.
 
-    complete: every rank read the pass to its end.
+    complete: every rank read the pass to its end, or every sample was read.
     """
 
     stream: str

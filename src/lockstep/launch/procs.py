@@ -22,6 +22,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 
 
+_STRAY_S = 2.0
+
+
 def lead_group() -> None:
     """Make this process the leader of its own group. A terminal's Ctrl-C then reaches the launcher only."""
     with suppress(PermissionError):  # already the leader of a session
@@ -94,6 +97,22 @@ def collect_orphans(leaders: Collection[int]) -> None:
                 if ended.si_pid in leaders:
                     break
                 os.waitpid(ended.si_pid, os.WNOHANG)
+
+
+def children() -> set[int]:
+    """Processes that this one has started or adopted."""
+    return {child.pid for child in psutil.Process().children()}
+
+
+def end_strays(known: Collection[int]) -> None:
+    """SIGKILL to adopted processes that are not known: what ranks have started in sessions of their own, and left."""
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):
+            if child.pid in known or any("resource_tracker" in word for word in child.cmdline()):
+                continue
+            for stray in [*child.children(recursive=True), child]:
+                stray.kill()
+            child.wait(_STRAY_S)
 
 
 def await_groups(leaders: Collection[int], timeout_s: float) -> None:

@@ -4,12 +4,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from lockstep.trace.events import Batch, Event, Optimizer, Step
 from lockstep.trace.trace import RankTrace, Trace
 
 E = TypeVar("E", bound=Event)
+
+
+class Traced(Protocol):
+    """A take, or whatever has a trace."""
+
+    @property
+    def trace(self) -> Trace:
+        """Its ranks."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -150,3 +159,23 @@ def samples(batch: Batch) -> tuple[object, ...]:
         return batch.ids
     rows: Mapping[str, tuple[str, ...]] = batch.rows
     return tuple(zip(*rows.values(), strict=False)) if rows else ()
+
+
+Rates = tuple[tuple[tuple[float, ...], ...], ...]
+
+
+def rates_of(take: Traced) -> Rates:
+    """Learning rates: of each optimizer, step by step, group by group."""
+    found: dict[int, list[tuple[float, ...]]] = {}
+    for view in views(take.trace.ranks[0]):
+        found.setdefault(view.step.optimizer, []).append(view.step.lr)
+    return tuple(tuple(found.get(number, ())) for number in range(max(found, default=-1) + 1))
+
+
+def left_out(reference: RankTrace, rank: RankTrace) -> StepView | None:
+    """The first step of the reference that a rank has passed over: it made a later one of the same run, or none of
+    this optimizer."""
+    mine = {view.key for view in views(rank)}
+    wanted = views(reference)
+    last = max((index for index, view in enumerate(wanted) if view.key in mine), default=-1)
+    return next((view for view in wanted[:last] if view.key not in mine), None)

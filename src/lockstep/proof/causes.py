@@ -8,7 +8,7 @@ import numpy as np
 
 from lockstep.core.proof import Cause, Difference
 from lockstep.proof import mirror, shard, values
-from lockstep.proof.align import views
+from lockstep.proof.align import rates_of, views
 from lockstep.proof.mirror import Mirrored
 from lockstep.proof.question import Stage
 from lockstep.proof.shard import Sharded
@@ -255,8 +255,3 @@ def local_weights(stage: Stage) -> tuple[float, ...] | None:
 
 def _flat(one: values.Values) -> values.Array:
     return np.concatenate([one.arrays[key].reshape(-1) for key in sorted(one.arrays)])
-
-
-def rates_of(take: Take) -> tuple[tuple[float, ...], ...]:
-    """Learning rates of the first optimizer, step by step."""
-    return tuple(view.step.lr for view in views(take.trace.ranks[0]) if view.step.optimizer == 0)

@@ -82,4 +82,15 @@ Fix: compare the two models' layers and dropout rates.
 Example: a dropout that only the distributed script has.
 """,
     ),
+    "LS415": (
+        "same_data",
+        """The program trains on the samples that the original trains on.
+
+What must hold: the training set is the same dataset, the same subset of it, and as large.
+Why: fed the original's batches, a program with another split shows the same gradients, and still trains on other data.
+How it shows: another number of samples is read in a pass, or another subset of the same size.
+Fix: make the split once, from one seed, in both scripts.
+Example: random_split with seed 0 in train.py and seed 1 in train_ddp.py, or the validation samples left in.
+""",
+    ),
 }

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from math import isfinite
 
 from lockstep.core.finding import Finding, Severity, Witness
 from lockstep.core.proof import Cause, Rung, Status
@@ -13,6 +13,7 @@ from lockstep.proof.align import views
 from lockstep.proof.partition import made_anew, partition
 from lockstep.proof.question import Stage
 from lockstep.proof.resume import resume
+from lockstep.proof.same_data import other_data
 from lockstep.proof.takes import Take
 from lockstep.rules.judge import judge
 from lockstep.trace.events import File, Forward, Loader, Scaler, Trouble
@@ -55,7 +56,8 @@ def _did_not_run(name: str, take: Take) -> Rung:
     place = f" (at {take.at})" if take.at else ""
     next_step = {
         "time": "give a longer --timeout, or fewer epochs behind `--`",
-        "stuck": "see what that line waits for: input, a lock, a collective that other ranks do not join",
+        "stuck": "see what that line waits for: input, a lock, a collective that other ranks do not join; "
+        "if it only works long, give a longer --timeout",
         "disk": "let it write less behind `--`",
     }.get(take.cut, "run it by hand with the same arguments and mend it")
     if not take.cut and any(word in take.problem.lower() for word in ("cuda", "nvidia", "nccl")):
@@ -70,12 +72,16 @@ def _one_process(stage: Stage) -> Rung:
         take = stage.retry_reference()
     if take.problem and not _enough(take, stage):
         return _did_not_run(name, take)
+    if take.trace.num_ranks > 1:
+        said = f"the original started {take.trace.num_ranks} ranks: give it arguments for one (--against-args)"
+        return Rung(name, Status.ERROR, said)
     steps = views(take.trace.ranks[0]) if take.trace.ranks else []
     if not steps:
         said = "the program never calls the step of a torch optimizer, so there is no training to compare"
         return Rung(name, Status.ABSTAIN, said)
-    if all(view.step.norm == 0 for view in steps):
-        said = "every gradient of the original is zero: equal results would show nothing"
+    norms = [view.step.norm for view in steps if view.step.norm is not None]
+    if norms and not any(norm > 0 and isfinite(norm) for norm in norms):
+        said = "every gradient of the original is zero or not finite: equal results would show nothing"
         return Rung(name, Status.ABSTAIN, said)
     with_variables = ", with torchrun's variables, which it needs" if stage.needs_variables else ""
     return Rung(
@@ -143,6 +149,9 @@ def _two_processes(stage: Stage) -> Rung:
     name = f"{stage.num_ranks} processes"
     take = stage.plain()
     ranks = take.trace.num_ranks
+    if stage.question.settings.spawns and ranks != stage.num_ranks and not take.problem:
+        said = f"the program started {ranks} rank{'s' * (ranks != 1)}, and {stage.num_ranks} were asked about (--nproc)"
+        return Rung(name, Status.ERROR, said)
     findings = judged(stage)
     others = tuple(one for one in findings if not one.code.startswith("LS2"))
     serious = stage.question.serious(others)
@@ -168,11 +177,16 @@ def judged(stage: Stage) -> tuple[Finding, ...]:
     trace = stage.plain().trace
     if not trace.ranks or not all(rank.events for rank in trace.ranks):
         return ()
-    found = judge(trace)
+    found = judge(trace, accepted=stage.question.accept)
     if any(one.code == "LS100" for one in found):
         return found  # ranks that nothing joins are no larger batch, and no nodes
     every_rank_writes = any(one.code in ("LS301", "LS304") for one in found)
-    return (*found, *(() if every_rank_writes else _writers_of_nodes(stage)), *_larger_batch(stage))
+    alike = () if any(one.code.startswith("LS2") for one in found) else _other_data(stage)
+    return (*found, *(() if every_rank_writes else _writers_of_nodes(stage)), *_larger_batch(stage), *alike)
+
+
+def _other_data(stage: Stage) -> Iterator[Finding]:
+    return other_data(stage.reference().trace, stage.plain().trace, stage.layout().batch)
 
 
 def _writers_of_nodes(stage: Stage) -> tuple[Finding, ...]:
@@ -273,8 +287,7 @@ def _shard(stage: Stage) -> Rung:
     if reference.problem:
         said = f"the original does not run in float64: {reference.problem}"
         return Rung(name, Status.ABSTAIN, said)
-    changes: dict[str, Any] = {"lr": causes.rates_of(reference)} if "LS412" in stage.question.accept else {}
-    take = stage.shard(**changes)
+    take = stage.shard()
     if take.problem:
         return Rung(name, Status.ABSTAIN, f"the program does not run on slices in float64: {take.problem}")
     result = shard.compare(reference, take)
@@ -299,9 +312,13 @@ def _mixed_precision(stage: Stage) -> Rung | None:
     scalers = [[event.scale for event in rank.of(Scaler)] for rank in take.trace.ranks]
     if not kinds and not any(scalers):
         return None
+    if any(scales != scalers[0] for scales in scalers):
+        return Rung(name, Status.FAIL, "the scales of the ranks' gradient scalers differ (LS118)")
     mirrored = mirror.compare(stage.reference(), stage.mirror()) if stage.layout().per == (1, 1) else None
     what = f"autocast ({', '.join(sorted(kinds))})" if kinds else "a gradient scaler"
     if mirrored is not None and mirrored.exact:
-        said = f"{what} is on in the mirror, which is exact; the scalers agree ({len(scalers[0])} updates)"
+        said = f"{what} is on in the mirror, which is exact"
+        if any(scalers):
+            said += f"; the scales of the ranks are the same at {count(len(scalers[0]), 'update')}"
         return Rung(name, Status.PASS, said)
     return Rung(name, Status.ABSTAIN, f"{what} is used, and no mirror shows that both sides use it alike")

@@ -7,9 +7,9 @@ from itertools import islice
 from lockstep.core.finding import Place
 from lockstep.core.proof import Difference
 from lockstep.proof import values
-from lockstep.proof.align import StepView, paired, parameter_names, views
+from lockstep.proof.align import StepView, left_out, paired, parameter_names, views
 from lockstep.proof.takes import Take
-from lockstep.trace.events import Backward, Batch, Collective, Forward, Module
+from lockstep.trace.events import Backward, Batch, Buffers, Collective, Forward, Module
 from lockstep.trace.sink import read_tensor
 from lockstep.trace.trace import RankTrace
 
@@ -51,6 +51,9 @@ def compare(reference: Take, take: Take) -> Mirrored:
         if not pairs and views(one):
             return Mirrored(0, (_no_steps(rank),))
     steps = min((len(pairs) for pairs in ranks), default=0)
+    for rank in take.trace.ranks:
+        if (lost := passed_over(one, rank)) is not None:
+            return Mirrored(0, (lost,))
     for count in range(steps):
         for number, pairs in enumerate(ranks):
             wanted, seen = pairs[count]
@@ -63,7 +66,38 @@ def compare(reference: Take, take: Take) -> Mirrored:
                 found = [*_of(found, "start"), *first, *_loss(number, wanted, seen), *_of(found, "")]
                 factor = values.factor(values.gradients(reference, 0, wanted), values.gradients(take, number, seen))
                 return Mirrored(count, tuple(found), factor, _talks(seen))
-    return Mirrored(steps, tuple(islice(_other_length(one, take.trace.ranks), 1)) if steps else ())
+    if not steps:
+        return Mirrored(0)
+    return Mirrored(steps, tuple(islice((*_other_length(one, take.trace.ranks), *_buffers(one, take.trace.ranks)), 1)))
+
+
+def _buffers(one: RankTrace, ranks: Sequence[RankTrace]) -> Iterator[Difference]:
+    """Running statistics and the like, which no gradient shows, where both have stopped after the same steps."""
+    wanted = _last_buffers(one)
+    for rank in ranks:
+        mine = _last_buffers(rank)
+        if len(views(rank)) != len(views(one)) or mine.keys() != wanted.keys():
+            continue
+        for model, digests in wanted.items():
+            name = next((name for name in digests if mine[model].get(name) != digests[name]), None)
+            if name is not None:
+                step = len(views(one)) - 1
+                yield Difference(
+                    step, "buffer", name, rank.rank, "another value after the last step", "the reference's"
+                )
+
+
+def _last_buffers(rank: RankTrace) -> dict[int, Mapping[str, str]]:
+    return {event.model: event.digests for event in rank.of(Buffers) if event.when == "end"}
+
+
+def passed_over(one: RankTrace, rank: RankTrace) -> Difference | None:
+    """A step of the reference that a rank did not make, though it went on."""
+    lost = left_out(one, rank)
+    if lost is None:
+        return None
+    wanted = f"step {lost.step.number} of optimizer {lost.step.optimizer} ({lost.step.at})"
+    return Difference(lost.step.step, "step", "", rank.rank, "no such step", wanted)
 
 
 def _other_length(one: RankTrace, ranks: Sequence[RankTrace]) -> Iterator[Difference]:

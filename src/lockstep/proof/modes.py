@@ -38,7 +38,7 @@ class Mode:
         no_dropout: dropout is off (`high` implies it).
         factor: of every loss at its backward.
         averaged: gradients are averaged over the ranks before each step, whatever the program did.
-        lr: {"optimizer/group": the rates step by step} that is used instead of the program's.
+        lr: rates that are used instead of the program's: of each optimizer, step by step, group by group.
         start: a trace folder whose parameters at the first step replace the program's.
     """
 
@@ -48,7 +48,7 @@ class Mode:
     no_dropout: bool = False
     factor: float = 1.0
     averaged: bool = False
-    lr: tuple[tuple[float, ...], ...] | None = None
+    lr: tuple[tuple[tuple[float, ...], ...], ...] | None = None
     start: Path | None = None
 
     def __call__(self, recorder: Recorder, feed: Feed | None) -> None:
@@ -72,7 +72,7 @@ class Mode:
             _transplanted(recorder, self.start)
         if self.factor != 1.0:
             recorder.patch(torch.autograd, "backward", lambda original: _scaled(original, self.factor))
-        _before_steps(self)
+        _before_steps(self, recorder)
 
 
 def _on_cpu(recorder: Recorder) -> None:
@@ -156,17 +156,18 @@ def _scaled(original: Callable[..., None], factor: float) -> Callable[..., None]
     return backward
 
 
-def _before_steps(mode: Mode) -> None:
-    numbers: dict[int, list[int]] = {}
+def _before_steps(mode: Mode, recorder: Recorder) -> None:
+    made: dict[int, int] = {}
 
     def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        mine = numbers.setdefault(id(optimizer), [len(numbers), 0])
+        # Numbered as the recorder does: in order of building.
+        number = next((index for index, one in enumerate(recorder.optimizers) if one is optimizer), -1)
+        step = made[number] = made.get(number, -1) + 1
         if mode.averaged:
             _average(optimizer)
-        if mode.lr is not None and mine[0] == 0 and mine[1] < len(mode.lr):
-            for group, rate in zip(optimizer.param_groups, mode.lr[mine[1]], strict=False):
-                group["lr"] = rate
-        mine[1] += 1
+        rates = mode.lr[number] if mode.lr is not None and 0 <= number < len(mode.lr) else ()
+        for group, rate in zip(optimizer.param_groups, rates[step] if step < len(rates) else (), strict=False):
+            group["lr"] = rate
 
     handle = register_optimizer_step_pre_hook(before)
     # Before the recorder looks.

@@ -22,14 +22,19 @@ def partition(trace: Trace, findings: tuple[Finding, ...], serious: tuple[Findin
         return Rung(name, Status.ABSTAIN, said, findings=findings)
     if not training:
         return Rung(name, Status.ABSTAIN, "no training pass over a loader was seen", findings=findings)
-    first = training[0]
+    whole_passes = [share for share in training if share.complete]
+    if not whole_passes:
+        said = "no training pass was read to its end, so whether every sample is read cannot be seen: give it less data"
+        return Rung(name, Status.ABSTAIN, said, findings=findings)
+    first = whole_passes[0]
     each = " + ".join(str(len(ids)) for ids in first.ids)
     length = f" of {first.length}" if first.length is not None else ""
-    whole = ", read to its end," if first.complete else ""
     said = (
-        f"{len(training)} training pass{'es' * (len(training) > 1)}; in the first{whole} ranks read {each}{length} "
-        f"samples, {_overlap(first) or 'none'} on more than one rank"
+        f"{len(training)} training pass{'es' * (len(training) > 1)}; in the first, read to its end, ranks read "
+        f"{each}{length} samples, {_overlap(first) or 'none'} on more than one rank"
     )
+    if len(training) == 1:
+        said += "; with one pass only, a new order each epoch was not seen"
     return Rung(name, Status.PASS, said, findings=findings)
 
 
@@ -74,7 +79,10 @@ def shares(trace: Trace) -> tuple[Share, ...]:
                 mine.extend(numbers.setdefault(one, len(numbers)) for one in samples(batch))
     lengths = {event.stream: event.root_length for rank in trace.ranks for event in rank.of(Loader)}
     ended = [{(event.stream, event.number) for event in rank.of(PassEnd)} for rank in trace.ranks]
-    return tuple(
-        Share(key[0], key[1], lengths.get(key[0]), tuple(tuple(ids) for ids in ranks), all(key in one for one in ended))
-        for key, ranks in read.items()
-    )
+    found = []
+    for key, ranks in read.items():
+        # A loop that counts its batches need not ask the loader for the end.
+        every = len({index for ids in ranks for index in ids}) == lengths.get(key[0])
+        whole = every or all(key in one for one in ended)
+        found.append(Share(key[0], key[1], lengths.get(key[0]), tuple(tuple(ids) for ids in ranks), whole))
+    return tuple(found)

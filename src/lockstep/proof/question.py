@@ -8,7 +8,7 @@ from typing import Any
 
 from lockstep.core.finding import Finding, Severity
 from lockstep.launch.script import Manner
-from lockstep.proof.align import Layout, layout
+from lockstep.proof.align import Layout, layout, rates_of
 from lockstep.proof.modes import Mode
 from lockstep.proof.takes import Settings, Studio, Take
 from lockstep.trace.feed import FeedPlan
@@ -66,6 +66,10 @@ class Stage:
     def norms(self) -> str:
         """How BatchNorm runs on shards: a declared local one is synchronised, so that the rest can be proven."""
         return "synced" if "LS116" in self.question.accept else "own"
+
+    def declared(self, reference: Take) -> dict[str, Any]:
+        """Changes to a take of slices that take away what the user has declared."""
+        return {"lr": rates_of(reference)} if "LS412" in self.question.accept else {}
 
     def _once(self, name: str, make: Callable[[str], Take]) -> Take:
         # What one rank does is another take than what several do; the references serve both.
@@ -170,7 +174,8 @@ class Stage:
 
     def shard(self, name: str = "shard", source: str = "reference in float64", **changes: Any) -> Take:
         """Rank r is fed its slice, in float64."""
-        mode = replace(Mode(fixed=True, high=True, norms=self.norms), **changes)
+        declared = self.declared(self.double_reference()) if source == "reference in float64" else {}
+        mode = replace(Mode(fixed=True, high=True, norms=self.norms), **{**declared, **changes})
         return self._once(name, lambda name: self._sharded(name, mode, source, None))
 
     def slice_alone(self, rank: int) -> Take:

@@ -171,6 +171,7 @@ def _guard_writers(touched: Callable[[Any], None]) -> None:
     """Writers in C++ and Rust, which raise no audit event: those of torch.save and of safetensors."""
     import safetensors.numpy
     import safetensors.torch
+    import torch.jit
     from torch import serialization
 
     writer: Any = serialization._open_zipfile_writer_file
@@ -181,6 +182,14 @@ def _guard_writers(touched: Callable[[Any], None]) -> None:
         original(self, name)
 
     writer.__init__ = init
+    script: Any = torch.jit.ScriptModule
+    saved = script.save
+
+    def save_script(self: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+        touched(f)
+        return saved(self, f, *args, **kwargs)
+
+    script.save = save_script
     modules: tuple[Any, ...] = (safetensors.torch, safetensors.numpy)
     for module in modules:
         serialize = module.serialize_file

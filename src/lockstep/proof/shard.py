@@ -9,6 +9,7 @@ from lockstep.core.finding import Place
 from lockstep.core.proof import Difference
 from lockstep.proof import values
 from lockstep.proof.align import StepView, paired, parameter_names, views
+from lockstep.proof.mirror import passed_over
 from lockstep.proof.takes import Take
 from lockstep.trace.events import Backward, Batch, Module
 from lockstep.trace.sink import read_tensor
@@ -36,7 +37,6 @@ class Sharded:
         kept: whether the values of the first step were; a large model fills what there is for them.
         factor: the gradient is this number times the reference's; else None.
         missed: parameters whose gradients differ between ranks. exact: parameters that agree with the reference.
-        lr: the learning rates differ and gradients do not.
     """
 
     steps: int
@@ -58,8 +58,11 @@ def compare(reference: Take, take: Take) -> Sharded:
     one = reference.trace.ranks[0]
     names = parameter_names(one)
     worst, steps = 0.0, 0
-    ranks = [{view.key: view for view in views(rank)} for rank in take.trace.ranks]
+    ranks = [{view.key: view for view in views(side)} for side in take.trace.ranks]
     pairs = paired(one, take.trace.ranks[0]) if take.trace.ranks else []
+    for rank in take.trace.ranks:
+        if (lost := passed_over(one, rank)) is not None:
+            return Sharded(0, 0.0, (lost,))
     for count, (wanted, _) in enumerate(pairs):
         seen = [rank[wanted.key] for rank in ranks if wanted.key in rank]
         bug = max(BUG, GROWTH * worst)

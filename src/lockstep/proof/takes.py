@@ -6,12 +6,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from lockstep.core.errors import RunError, UserError, explain
+from lockstep.launch import procs
 from lockstep.launch.leftovers import scratch
 from lockstep.launch.local import Outcome, run_local
 from lockstep.launch.script import Manner, script_rank
@@ -144,7 +145,9 @@ class Studio:
         """
         began = time.monotonic()
         watch = _Watch(home, self.settings.limit_s, self.settings.quiet_s)
-        with _quiet_stdin():
+        known = procs.children()
+        with _quiet_stdin(), ExitStack() as after:
+            after.callback(procs.end_strays, known)
             # Forked also where torch knows GPUs: this process has touched none, and the ranks see none.
             outcome = run_local(target, args, num_ranks, work_dir=home, start_method="fork", until=watch)
         if outcome.ended_by is not None:

@@ -4,7 +4,7 @@ The samples still go through the script's own dataset and collate function. Ever
 sample and before each batch is handed out, by keys that depend on neither the rank nor the number of ranks.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -92,7 +92,8 @@ class Feed:
     def _match(self, stream: str) -> str | None:
         if stream not in self.matched:
             known = kept(streams_file(self.plan.folder))
-            self.matched[stream] = match(stream, len(self.matched), known)
+            taken = {one for one in self.matched.values() if one is not None}
+            self.matched[stream] = match(stream, len(self.matched), known, taken)
         return self.matched[stream]
 
     # ---- the reference ----
@@ -203,20 +204,21 @@ def _all_of(one: Kept) -> Slice:
     return Slice(0, one.size or 0, one.size or 0)
 
 
-def match(stream: str, number: int, known: Sequence[str]) -> str | None:
+def match(stream: str, number: int, known: Sequence[str], taken: Collection[str] = ()) -> str | None:
     """The reference's stream that a program's stream stands for.
 
     Args:
         stream: `Type/root length/length#k`.
         number: how many other streams the program has read before.
         known: the reference's, in order of first reading.
+        taken: those that another stream of the program stands for already.
     """
     if stream in known:
         return stream
     kind, root = stream.split("/")[:2]
     same = [one for one in known if one.split("/")[:2] == [kind, root]]
     if same:
-        return same[0]
+        return next((one for one in same if one not in taken), same[0])
     return known[number] if number < len(known) else None
 
 
