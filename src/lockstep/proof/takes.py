@@ -268,6 +268,9 @@ def _result(name: str, home: Path, outcome: Outcome, workspace: Path, seconds: f
         trace = read_trace(home / "trace", outcome.cut)
     except UserError:
         trace = Trace((), outcome.cut)
+    if outcome.cut and trace.ranks and all(rank.end is not None for rank in trace.ranks):
+        # All was done, and the process hung in its tear-down: that is torch's affair, and no part of the training.
+        outcome, trace = replace(outcome, cut=""), replace(trace, cut="")
     outputs = tuple(_tail(path).replace(str(workspace), "") for path in sorted(home.glob("output-*.txt")))
     trace = _renamed(trace, workspace)
     problem, at = _problem(trace, outcome)

@@ -56,6 +56,7 @@ class Models:
         self.all: dict[int, weakref.ref[nn.Module]] = {}
         self.known: dict[int, Known] = {}
         self.at_wrap: dict[int, AtWrap] = {}
+        self.wrappers: list[nn.Module] = []
         recorder.at_end.append(lambda: self.tell_buffers("end"))
 
     def met(self, module: nn.Module) -> None:
@@ -231,6 +232,8 @@ def _wrapping(original: Callable[..., None], models: Models) -> Callable[..., No
             original(wrapper, module, *args, **kwargs)
         known = models.know(module)
         known.wrapper = weakref.ref(wrapper)
+        # Destroyed after its process group, as a local of `main` is, a wrapper can hang or abort. So it stays.
+        models.wrappers.append(wrapper)
         for one in named.values():
             models.at_wrap[id(one)] = AtWrap(
                 known.number, weakref.ref(one), not one.requires_grad, str(one.dtype).removeprefix("torch.")
