@@ -23,15 +23,16 @@ def partition(trace: Trace, findings: tuple[Finding, ...], serious: tuple[Findin
     if not training:
         return Rung(name, Status.ABSTAIN, "no training pass over a loader was seen", findings=findings)
     whole_passes = [share for share in training if share.complete]
-    if not whole_passes:
-        said = "no training pass was read to its end, so whether every sample is read cannot be seen: give it less data"
+    if not whole_passes and trace.cut:
+        said = "the run was ended in its first pass, so whether every sample is read cannot be seen: give it less data"
         return Rung(name, Status.ABSTAIN, said, findings=findings)
-    first = whole_passes[0]
+    first = whole_passes[0] if whole_passes else training[0]
     each = " + ".join(str(len(ids)) for ids in first.ids)
     length = f" of {first.length}" if first.length is not None else ""
+    whole = ", read to its end," if first.complete else ""
     said = (
-        f"{len(training)} training pass{'es' * (len(training) > 1)}; in the first, read to its end, ranks read "
-        f"{each}{length} samples, {_overlap(first) or 'none'} on more than one rank"
+        f"{len(training)} training pass{'es' * (len(training) > 1)}; in the first{whole} ranks read {each}{length} "
+        f"samples, {_overlap(first) or 'none'} on more than one rank"
     )
     if len(training) == 1:
         said += "; with one pass only, a new order each epoch was not seen"
