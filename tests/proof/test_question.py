@@ -124,3 +124,11 @@ def test_with_the_same_content(tmp_path: Path) -> None:
     assert replay.feed.folder == record.feed.folder
     stage.reference_without_dropout()
     assert studio.asked[-1].mode.no_dropout
+
+
+@pytest.mark.parametrize(("num_ranks", "mirrored"), [(1, 1), (2, 2), (3, 2), (4, 4), (7, 4)])
+def test_a_power_of_two_ranks_is_mirrored(num_ranks: int, mirrored: int, tmp_path: Path) -> None:
+    stage = Stage(Question(TRAIN, settings=Settings(num_ranks)), Studio(tmp_path))  # type: ignore[arg-type]
+    assert stage.mirror_ranks == mirrored
+    stage.mirror()
+    assert stage.studio.asked[-1].num_ranks == mirrored  # type: ignore[attr-defined]

@@ -63,6 +63,11 @@ class Stage:
         return alone
 
     @property
+    def mirror_ranks(self) -> int:
+        """Ranks that are fed whole batches: the mean of two or four equal numbers is exact, of three it is rounded."""
+        return 1 << (self.num_ranks.bit_length() - 1)
+
+    @property
     def norms(self) -> str:
         """How BatchNorm runs on shards: a declared local one is synchronised, so that the rest can be proven."""
         return "synced" if "LS116" in self.question.accept else "own"
@@ -134,7 +139,7 @@ class Stage:
     def mirror(self, name: str = "mirror", **changes: Any) -> Take:
         """Every rank is fed the reference's batches whole."""
         mode = replace(Mode(fixed=True, norms="local"), **changes)
-        return self._once(name, lambda name: self._distributed(name, self.num_ranks, mode))
+        return self._once(name, lambda name: self._distributed(name, self.mirror_ranks, mode))
 
     def _distributed(self, name: str, num_ranks: int, mode: Mode, source: str = "reference") -> Take:
         feed = FeedPlan("mirror", self.record(source))
@@ -152,7 +157,7 @@ class Stage:
         mode = Mode(fixed=True, norms="local")
         source = "reference with content"
         return self._once(
-            "mirror with the same content", lambda name: self._distributed(name, self.num_ranks, mode, source)
+            "mirror with the same content", lambda name: self._distributed(name, self.mirror_ranks, mode, source)
         )
 
     def reference_without_dropout(self) -> Take:

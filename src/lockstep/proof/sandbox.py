@@ -227,9 +227,3 @@ def unroll(folder: Path) -> None:
         for child in origin.iterdir():
             with suppress(FileExistsError):
                 (folder / child.name).symlink_to(child)
-
-
-def original(path: str, sandbox: Path, source: Path) -> str:
-    """A path as the user knows it."""
-    root = f"{sandbox}{os.sep}"
-    return f"{source}{os.sep}{path[len(root) :]}" if path.startswith(root) else path

@@ -40,15 +40,14 @@ class Loader(Event):
 @dataclass(frozen=True, kw_only=True)
 class Pass(Event):
     """`iter(loader)`. number: passes over this stream so far, from 0. epoch: of the sampler (`set_epoch`), None where
-    it has none. grad: whether gradients were enabled (an evaluation usually has them off). worker_seed: what the seeds
-    of the loader's workers are made from in this pass, None without workers. joined: within `model.join()`."""
+    it has none. grad: whether gradients were enabled (an evaluation usually has them off). joined: within
+    `model.join()`."""
 
     loader: int
     stream: str
     number: int
     epoch: int | None = None
     grad: bool = True
-    worker_seed: int | None = None
     joined: bool = False
 
 

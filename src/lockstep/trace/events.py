@@ -155,11 +155,10 @@ class Forward(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Backward(Event):
-    """`backward()` was called. loss: the value (None where it has several elements). reduction: the last `reduction=`
-    of a torch loss function before it (`mean`, `sum`, `none`, ""). flags: {model: require_backward_grad_sync}."""
+    """`backward()` was called. loss: the value (None where it has several elements, or on a GPU at default
+    detail). retain: the graph is kept. flags: {model: require_backward_grad_sync}."""
 
     loss: float | None = None
-    reduction: str = ""
     retain: bool = False
     flags: Mapping[str, bool] = field(default_factory=dict)
 
