@@ -96,3 +96,9 @@ def test_the_spot_of_a_crash() -> None:
     )
     assert frames.crash_spot(stack) == "/home/me/data.py:20 in read"
     assert frames.crash_spot("") == ""
+
+
+def test_one_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    assert frames.spot_of("/home/me/a.py", 3, "f") == "home/me/a.py:3 in f"
+    assert frames.spot_of("a.py", 3, "f") == "a.py:3 in f"

@@ -38,7 +38,7 @@ def where_of(error: BaseException) -> str:
     """The innermost frame of the user's as `file:line in function`, else the innermost of all, else ""."""
     frames = traceback.extract_tb(error.__traceback__)
     mine = [frame for frame in frames if is_users(frame.filename)] or list(frames)
-    return _spot(mine[-1].filename, mine[-1].lineno or 0, mine[-1].name) if mine else ""
+    return spot_of(mine[-1].filename, mine[-1].lineno or 0, mine[-1].name) if mine else ""
 
 
 def users_traceback(error: BaseException) -> str:
@@ -78,10 +78,11 @@ def crash_spot(text: str) -> str:
 def _last_spot(text: str) -> str:
     frames = list(_FRAME.finditer(text))
     mine = [frame for frame in frames if is_users(frame["file"])] or frames
-    return _spot(mine[-1]["file"], int(mine[-1]["line"]), mine[-1]["name"]) if mine else ""
+    return spot_of(mine[-1]["file"], int(mine[-1]["line"]), mine[-1]["name"]) if mine else ""
 
 
-def _spot(filename: str, line: int, name: str) -> str:
+def spot_of(filename: str, line: int, name: str) -> str:
+    """One frame as `file:line in function`; a file below the working folder by its short path."""
     path = Path(filename)
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         filename = str(path.relative_to(Path.cwd()))
