@@ -38,12 +38,36 @@ def scratch() -> Iterator[Path]:
 
 def sweep() -> None:
     """Remove the folders of launchers that are gone."""
-    for folder in Path(tempfile.gettempdir()).glob(_PREFIX + "*"):
-        with suppress(OSError):  # another user's, another sweeper's, or in use
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(lock).st_uid == os.getuid():
-                    shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(lock)
+    for folder in _candidates():
+        with _without_launcher(folder) as left:
+            if left:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def abandoned() -> list[Path]:
+    """The folders of launchers that are gone."""
+    found = []
+    for folder in _candidates():
+        with _without_launcher(folder) as left:
+            found += [folder] * left
+    return found
+
+
+def _candidates() -> list[Path]:
+    return sorted(Path(tempfile.gettempdir()).glob(_PREFIX + "*"))
+
+
+@contextmanager
+def _without_launcher(folder: Path) -> Iterator[bool]:
+    """Whether nobody uses this user's folder; as long as the block runs, nobody else takes it either."""
+    lock = -1
+    left = False
+    with suppress(OSError):  # another user's, another sweeper's, or in use
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        left = os.fstat(lock).st_uid == os.getuid()
+    try:
+        yield left
+    finally:
+        if lock >= 0:
+            os.close(lock)

@@ -1,0 +1,1 @@
+"""What this machine, or these machines, can do: one file for each kind of check, and a measured all-reduce."""
