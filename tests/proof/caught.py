@@ -20,7 +20,7 @@ INTRODUCTION = """\
 Kinds of faults that public reports are about, and what finds each: a [rule](rules.md) that looks at what the ranks did,
 or a lemma that compares them with one process ([how](verify.md)). Each row was run: the program in the last column has
 the fault, and the tests look for the code (`tests/rules/test_twins.py`, `tests/rules/test_gradient_programs.py`,
-`tests/rules/test_state_programs.py`, `tests/proof/test_programs.py`).
+`tests/rules/test_state_programs.py`, `tests/proof/test_programs.py`, `tests/proof/test_fault.py`).
 """
 
 
@@ -132,6 +132,14 @@ GROUPS: dict[str, tuple[Kind, ...]] = {
         pair("the same, with a barrier after it", "LS114", "25_evaluation_on_rank_0"),
         small("early stop on one rank", "LS209", "early_stop_on_rank_0"),
         twin("an exception swallowed on one rank", "LS121"),
+    ),
+    "When one rank fails": (
+        wrong("an error skipped on the rank that it falls on", "LS121", "swallows_an_error"),
+        wrong("an error that ends with exit code 0", "LS416", "exits_with_zero"),
+        wrong("a barrier in `finally`", "LS416", "waits_in_finally"),
+        wrong("an exit handler that waits for the other ranks", "LS416", "waits_at_exit"),
+        wrong("a checkpoint that a kill leaves half-written", "LS417", "saves_in_place"),
+        wrong("a helper process that outlives a killed rank", "LS418", "leaves_a_child"),
     ),
     "Files, downloads, trackers": (
         twin("every rank writes the checkpoint", "LS301"),

@@ -87,6 +87,12 @@ def no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ladder, "judge", lambda trace, **more: ())
 
 
+@pytest.fixture(autouse=True)
+def no_faults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault falls into real processes only: tests/proof/test_fault.py."""
+    monkeypatch.setattr(ladder, "fault", lambda stage: None)
+
+
 def climbed(stage: Stage) -> dict[str, Rung]:
     return {rung.name: rung for rung in ladder.climb(stage)}  # type: ignore[arg-type]
 

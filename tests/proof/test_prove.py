@@ -24,7 +24,7 @@ def ask(script: Path, accept: tuple[str, ...] = (), argv: tuple[str, ...] = ()) 
 def test_what_a_proof_holds(tmp_path: Path) -> None:
     script = small_training.write(tmp_path / "here" / "train.py")
     proof, names = apart(ask, script, ("LS116",), folder=tmp_path)
-    assert names == ["one process", "distributed path", "2 processes", "partition", "mirror", "shard"]
+    assert names == ["one process", "distributed path", "2 processes", "partition", "mirror", "shard", "fault"]
     assert proof.exit is Exit.DONE
     assert (proof.program, proof.reference) == ("train.py", "train.py (one process)")
     assert (proof.num_ranks, proof.accepted) == (2, ("LS116",))

@@ -61,13 +61,15 @@ def rung(proof: Proof, name: str) -> Rung:
 def test_points_are_the_same_training_on_two_ranks(tmp_path: Path) -> None:
     proof = prove(tmp_path, *POINTS)
     assert proof.exit is Exit.DONE, proof.rungs
-    names = ["one process", "2 processes", "partition", "mirror", "shard", "resume"]
+    names = ["one process", "2 processes", "partition", "mirror", "shard", "resume", "fault"]
     assert [one.name for one in proof.rungs] == names
     assert float(rung(proof, "shard").said.rpartition(" ")[2]) < 1e-12
     assert "2 ranks ran 8 steps" in rung(proof, "2 processes").said
     assert "32 + 32 of 64 samples" in rung(proof, "partition").said
     assert "the global batches of 4 steps are those of one process" in rung(proof, "partition").said
     assert "bit for bit over 2 steps; one rank goes on with the same weights and samples" in rung(proof, "resume").said
+    assert "rank 0 killed in its save (step 2)" in rung(proof, "fault").said
+    assert "it went on from step 1, 3 steps bit for bit" in rung(proof, "fault").said
     one, two = proof.curves
     assert len(one.values) == 4
     assert two.values == pytest.approx(one.values, rel=1e-12)

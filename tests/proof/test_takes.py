@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from lockstep.proof import takes
@@ -33,6 +34,8 @@ def taken(script: Path, num_ranks: int, settings: Settings, mode: Mode, steps: i
             "argv": [rank.start.argv for rank in take.trace.ranks],
             "copied": any(workspace_of(take).rglob(script.name)),
             "kept": studio.takes == [take],
+            "left": take.left,
+            "over": take.over,
         }
         remove(take)
         found["removed"] = not workspace_of(take).exists() and take.folder.exists()
@@ -132,6 +135,25 @@ def test_a_file_that_goes_while_bytes_are_counted(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "lstat", look)
     assert 8192 <= takes._written(tmp_path) < 3 * 8192
+
+
+def test_processes_that_ranks_leave_are_named_and_ended(tmp_path: Path) -> None:
+    code = "import subprocess, time; "
+    start = 'helper = subprocess.Popen(["sleep", "61.25"], start_new_session=True)'
+    script = small_training.write(tmp_path / "here" / "train.py", f"{code}{start}")
+    before = time.time()
+    found = run(tmp_path, script)
+    assert found["left"] == ("sleep 61.25", "sleep 61.25")
+    assert before < found["over"] < time.time()
+    assert not [one for one in psutil.process_iter() if "61.25" in _words(one)]
+    assert run(tmp_path / "again", small_training.write(tmp_path / "again" / "b" / "train.py"))["left"] == ()
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 def test_no_standard_input_at_all(tmp_path: Path) -> None:

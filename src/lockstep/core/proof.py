@@ -57,7 +57,7 @@ class Rung:
 
     Attributes:
         name: `one process`, `distributed path`, `two processes`, `partition`, `mirror`, `shard`, `mixed precision`,
-            `resume`.
+            `resume`, `fault`.
         status: how it ended.
         said: what was established, or what broke, or why it cannot be judged; one or two sentences with numbers.
         differences: where it broke, the first first.

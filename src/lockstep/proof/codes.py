@@ -93,4 +93,44 @@ Fix: make the split once, from one seed, in both scripts.
 Example: random_split with seed 0 in train.py and seed 1 in train_ddp.py, or the validation samples left in.
 """,
     ),
+    "LS416": (
+        "gone_after_a_fault",
+        """A rank that fails ends at once, and says so.
+
+What must hold: when one rank fails, its process ends with an exit code other than 0, and all processes of the run are
+gone within seconds.
+Why: the launcher learns of a failure by the end of a process. While that waits for something, nobody is told: the
+other ranks wait for it, and the job holds its machines for the 10 to 30 minutes of a time-out. With code 0 a failed
+job counts as done.
+How it shows: after an error that was thrown in one rank the process waits in a collective on its way out, or in an exit
+handler, or ends with code 0; or the lost connection of another rank is named in its place.
+Fix: no collective in `finally`, in `except` or in an exit handler; let errors go up, or end with sys.exit(1).
+Example: try: train() finally: dist.barrier(); dist.destroy_process_group(). Without the barrier it is right.
+""",
+    ),
+    "LS417": (
+        "whole_after_a_kill",
+        """What a killed run has saved can be read.
+
+What must hold: at every moment there is a whole checkpoint, also while the next one is being written.
+Why: jobs are killed: preempted, out of time, out of memory. A job that saves is killed while it saves, sooner or later.
+How it shows: one rank was killed, and the file that was written last ends too early. With --resume-args the rank is
+killed in the middle of its second save; without, a save that is slow enough is hit.
+Fix: torch.save(state, "last.tmp"), then os.replace("last.tmp", "last.pt"). Or declare it: --accept LS417.
+Example: torch.save(state, "checkpoint.pt") over the checkpoint of the epoch before.
+""",
+    ),
+    "LS418": (
+        "nothing_left_running",
+        """What a rank has started ends with it.
+
+What must hold: no process that a rank has started outlives the rank, also when that was killed.
+Why: a process that stays holds memory, a port or a GPU, and the next run fails for no reason of its own.
+How it shows: one rank was killed, and seconds later a process in a session of its own is still there, which ends when
+the program ends by itself.
+Fix: start it in the rank's own session, or let it end when its standard input, a pipe to the rank, is closed. An exit
+handler does not run in a process that is killed. Or declare it: --accept LS418.
+Example: subprocess.Popen([...], start_new_session=True) with atexit.register(helper.kill).
+""",
+    ),
 }

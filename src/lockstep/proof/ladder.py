@@ -10,6 +10,7 @@ from lockstep.core.proof import Cause, Rung, Status
 from lockstep.core.report.words import count
 from lockstep.proof import causes, mirror, shard
 from lockstep.proof.align import views
+from lockstep.proof.fault import fault
 from lockstep.proof.partition import made_anew, partition
 from lockstep.proof.question import Stage
 from lockstep.proof.resume import resume
@@ -33,6 +34,7 @@ def climb(stage: Stage) -> Iterator[Rung]:
         _shard,
         _mixed_precision,
         resume,
+        fault,
     )
     for rung in rungs:
         began = time.monotonic()

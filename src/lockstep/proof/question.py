@@ -83,6 +83,10 @@ class Stage:
             self._made[key] = make(name)
         return self._made[key]
 
+    def once(self, name: str, make: Callable[[str], Take]) -> Take:
+        """A take that rungs have in common and that only they know how to make."""
+        return self._once(name, make)
+
     def _original(self, name: str, mode: Mode, feed: FeedPlan) -> Take:
         feed.folder.mkdir()
         manner = Manner(single=not self.needs_variables)

@@ -19,6 +19,7 @@ from lockstep.proof.finished import read_journal
 from lockstep.proof.partition import partition, shares
 from lockstep.proof.pictures import timeline
 from lockstep.proof.prove import sources
+from lockstep.proof.recipe_fault import recipe_fault
 from lockstep.proof.recipe_takes import DOUBLE, RecipeMode, Recipes, imported
 from lockstep.proof.takes import Settings, Take, open_studio
 from lockstep.recipes.resolve import check_recipe_name
@@ -175,12 +176,21 @@ class _Stage:
 
 
 def _climb(stage: _Stage, all_rungs: bool) -> Iterator[Rung]:
-    for climb in (_one_process, _processes, _partition, _mirror, _shard, _resume):
+    rungs: tuple[Callable[[_Stage], Rung | None], ...]
+    rungs = (_one_process, _processes, _partition, _mirror, _shard, _resume, _fault)
+    for climb in rungs:
         began = time.monotonic()
-        rung = replace(climb(stage), seconds=time.monotonic() - began)
+        made = climb(stage)
+        if made is None:
+            continue
+        rung = replace(made, seconds=time.monotonic() - began)
         yield rung
         if rung.status is Status.ERROR or (rung.status is Status.FAIL and not all_rungs):
             return
+
+
+def _fault(stage: _Stage) -> Rung | None:
+    return recipe_fault(stage.recipes, stage.settings, stage.plain())
 
 
 def _did_not_run(name: str, take: Take) -> Rung:

@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -13,7 +13,7 @@ import torch
 
 from lockstep.proof import sandbox
 from lockstep.proof.modes import Mode
-from lockstep.proof.takes import Prepared, Studio, Take
+from lockstep.proof.takes import Prepared, Studio, Take, Watch
 from lockstep.recipes import BUILTIN
 from lockstep.recipes.names import locate
 from lockstep.recipes.resolve import load_recipe, recipe_class
@@ -131,13 +131,14 @@ class Recipes:
         mode: RecipeMode = RecipeMode(),
         after: Take | None = None,
         keep: bool = True,
+        watched: Callable[[Path], Watch] | None = None,
     ) -> Take:
         """Run it once.
 
         Args:
             max_steps: optimizer steps.
             after: a take whose run it goes on with, in a copy of that run's folder.
-            keep: values are kept for comparison.
+            keep: values are kept for comparison. watched: makes of the take's folder what may end it from outside.
         """
         home = self.studio.home(name)
         root = home / "work"
@@ -152,7 +153,7 @@ class Recipes:
         program = Program(moved, (), workspace)
         plan = Plan(home / "trace", True, keep)
         args = (run, program, plan, Prepared(mode, root, home))
-        take = self.studio.launch(name, recipe_rank, args, num_ranks, home, root)
+        take = self.studio.launch(name, recipe_rank, args, num_ranks, home, root, watched)
         callers = _callers() - {str(script)}
         ranks = tuple(_without(rank, callers) for rank in take.trace.ranks)
         take = replace(take, trace=replace(take.trace, ranks=ranks))

@@ -57,14 +57,14 @@ def resume(stage: Stage) -> Rung | None:
     """None where the user named no arguments for it."""
     if stage.question.resume is None:
         return None
-    unbroken = _take(stage, "unbroken", GoesOn(fixed=True))
+    unbroken = unbroken_take(stage)
     if unbroken.problem and unbroken.cut != "time":
         return _failed(unbroken, "the program does not run to its end")
-    saves = _saves(unbroken.trace, stage.question.resume)
+    saved = saves(unbroken.trace, stage.question.resume)
     total = min((len(views(rank)) for rank in unbroken.trace.ranks), default=0)
-    early = [save for save in saves if save < total]
+    early = [step for step in saved if step < total]
     if not early:
-        when = "only when its training is over" if saves else "nothing that is seen (torch.save, or a file opened)"
+        when = "only when its training is over" if saved else "nothing that is seen (torch.save, or a file opened)"
         said = f"in {total} steps it saves {when}, so there is nothing to go on from; train longer behind `--`"
         return Rung(NAME, Status.ABSTAIN, said)
     kill = max(total // 2, early[0] + 1)
@@ -76,15 +76,30 @@ def resume(stage: Stage) -> Rung | None:
 
 def _judge(stage: Stage, unbroken: Take, kill: int) -> Rung:
     broken = _take(stage, "killed", GoesOn(fixed=True, killed=kill), keep=False)
+    return judge_left(stage, unbroken, broken, kill)
+
+
+def unbroken_take(stage: Stage) -> Take:
+    """The program on its ranks to its end, its randomness a function of the step."""
+    return stage.once("unbroken", lambda name: _take(stage, name, GoesOn(fixed=True)))
+
+
+def judge_left(stage: Stage, unbroken: Take, broken: Take, kill: int, *, alone: bool = True) -> Rung:
+    """Whether fresh processes go on from what a broken take left as the unbroken one went on.
+
+    Args:
+        broken: ended in the midst, its randomness that of `unbroken`. kill: steps after which it was.
+        alone: whether one process is to go on from it too.
+    """
     other = _first_difference(unbroken.trace, broken.trace)
     if other is not None:
         said = f"two runs of the program differ at step {other} already, before any resume: nothing can be compared"
         return Rung(NAME, Status.ABSTAIN, said)
-    saved = max((save for save in _saves(broken.trace, stage.question.resume or ()) if save <= kill), default=None)
+    saved = max((save for save in saves(broken.trace, stage.question.resume or ()) if save <= kill), default=None)
     if saved is None:
         said = f"killed after {kill} steps, it had not saved what an unbroken run saves by then"
         return Rung(NAME, Status.ABSTAIN, said)
-    trial = _Trial(stage, unbroken, broken, kill)
+    trial = _Trial(stage, unbroken, broken, kill, alone)
     resumed = trial.go_on(saved)
     if resumed.problem and resumed.cut != "time":
         return _failed(resumed, f"started again with `{trial.words}` it does not go on")
@@ -130,6 +145,8 @@ def _passed(trial: "_Trial", resumed: Take, where: Restart, result: Continued, r
         said += f", given its batches ({read.text})"
     restored = _random_restored(trial.unbroken.trace, resumed.trace, where.total)
     said += "; the random state too" if restored else "; the random state is not judged"
+    if not trial.alone:
+        return Rung(NAME, Status.PASS, said)
     elsewhere = trial.on_one_process(where)
     return Rung(NAME, elsewhere[0], f"{said}. {elsewhere[1]}", elsewhere[2])
 
@@ -142,6 +159,7 @@ class _Trial:
     unbroken: Take
     broken: Take
     kill: int
+    alone: bool = True
     made: int = 0
 
     @property
@@ -231,7 +249,7 @@ def _failed(take: Take, text: str) -> Rung:
     return Rung(NAME, Status.ERROR, said, causes=(Cause(f"{take.problem}{place}", next_step),))
 
 
-def _saves(trace: Trace, arguments: tuple[str, ...]) -> list[int]:
+def saves(trace: Trace, arguments: tuple[str, ...]) -> list[int]:
     """Steps that were done at each save, of the files that the arguments name, where they name any."""
     files = [event for rank in trace.ranks for event in rank.of(File) if event.step > 0]
     saved = [event for event in files if event.op == "save" and event.end]

@@ -5,16 +5,19 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+import psutil
+
 from lockstep.core.errors import RunError, UserError, explain
 from lockstep.launch import procs
+from lockstep.launch.attempts import Outcome
 from lockstep.launch.leftovers import scratch
-from lockstep.launch.local import Outcome, run_local
+from lockstep.launch.local import run_local
 from lockstep.launch.script import Manner, script_rank
 from lockstep.proof import sandbox, stand_in
 from lockstep.proof.modes import Mode
@@ -50,6 +53,7 @@ class Take:
         trace: of its ranks. folder: where trace and values lie. cut: `time`, `stuck` or `disk`: why it was ended.
         problem: why it did not run as a program should, "" if it did. at: where.
         output: what the ranks printed, the last 4,000 characters of each.
+        over: wall clock when its last process was gone. left: processes that its ranks had left, and that were ended.
     """
 
     name: str
@@ -60,6 +64,8 @@ class Take:
     at: str = ""
     output: tuple[str, ...] = ()
     seconds: float = 0.0
+    over: float = 0.0
+    left: tuple[str, ...] = ()
 
     @property
     def cut(self) -> str:
@@ -88,6 +94,8 @@ class Studio:
         keep: bool = True,
         steps: int | None = None,
         workspace: Path | None = None,
+        target: Callable[..., None] = script_rank,
+        watched: "Callable[[Path], Watch] | None" = None,
     ) -> Take:
         """Run the program once.
 
@@ -96,6 +104,7 @@ class Studio:
             mode: what is changed. feed: where batches come from. keep: values are kept for comparison.
             steps: stop after so many optimizer steps, None for never.
             workspace: go on in this copy of the user's folder and its surroundings instead of a fresh one.
+            target: what a rank runs. watched: makes of the take's folder what may end it from outside.
         """
         home = self.home(name)
         cwd = program.cwd.resolve()
@@ -108,15 +117,16 @@ class Studio:
         spawns = self.settings.spawns  # then it is started as one process, whatever becomes of it
         manner = replace(manner, single=manner.single or spawns, threads=1, cpu=True, prepare=prepare)
         args, ranks = (inner, plan, feed, manner), 1 if spawns else num_ranks
-        take = self.launch(name, script_rank, args, ranks, home, root)
+        take = self.launch(name, target, args, ranks, home, root, watched)
         if not self.stand_in and stand_in.is_wanted(take.problem):
             # From here on CPUs stand in for the GPUs that the program names.
             self.stand_in = True
             if feed is not None and feed.role == "record":
                 shutil.rmtree(feed.folder)
                 feed.folder.mkdir()
-            more = {"feed": feed, "manner": manner, "keep": keep, "steps": steps, "workspace": workspace}
-            return self.take(name, program, num_ranks, mode, **more)  # type: ignore[arg-type]
+            more: dict[str, Any] = {"feed": feed, "manner": manner, "keep": keep, "steps": steps}
+            more |= {"workspace": workspace, "target": target, "watched": watched}
+            return self.take(name, program, num_ranks, mode, **more)
         return take
 
     def home(self, name: str) -> Path:
@@ -133,26 +143,33 @@ class Studio:
         num_ranks: int,
         home: Path,
         workspace: Path,
+        watched: "Callable[[Path], Watch] | None" = None,
     ) -> Take:
         """Run ranks that record themselves, and read what they have left.
 
         Args:
             target, args: what each rank runs.
             home: of this take. workspace: stands for the root of the file system, with copies and links of it.
+            watched: makes of `home` what may end it from outside; None: only the limits of the settings do.
 
         Raises:
             KeyboardInterrupt, RunError: a signal has asked this process to end.
         """
         began = time.monotonic()
-        watch = _Watch(home, self.settings.limit_s, self.settings.quiet_s)
+        watch = watched(home) if watched is not None else Watch(home, self.settings.limit_s, self.settings.quiet_s)
         known = procs.children()
-        with _quiet_stdin(), ExitStack() as after:
-            after.callback(procs.end_strays, known)
-            # Forked also where torch knows GPUs: this process has touched none, and the ranks see none.
-            outcome = run_local(target, args, num_ranks, work_dir=home, start_method="fork", until=watch)
-        if outcome.ended_by is not None:
-            _interrupted(outcome.ended_by)
+        try:
+            with _quiet_stdin():
+                # Forked also where torch knows GPUs: this process has touched none, and the ranks see none.
+                outcome = run_local(target, args, num_ranks, work_dir=home, start_method="fork", until=watch)
+            if outcome.ended_by is not None:
+                _interrupted(outcome.ended_by)
+            left = strays(known, watch.patience_s())
+            over = time.time()
+        finally:
+            procs.end_strays(known)
         take = _result(name, home, outcome, workspace, time.monotonic() - began)
+        take = replace(take, over=over, left=left)
         self.takes.append(take)
         return take
 
@@ -226,7 +243,27 @@ def _quiet_stdin() -> Iterator[None]:
         os.close(empty)
 
 
-class _Watch:
+def strays(known: Collection[int], patience_s: float = 0.0) -> tuple[str, ...]:
+    """Commands of processes that ranks have left in sessions of their own. patience_s: time that they have to end."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        found = []
+        for child in psutil.Process().children():
+            if child.pid in known:
+                continue
+            with suppress(psutil.Error, ChildProcessError):
+                if child.status() == psutil.STATUS_ZOMBIE:
+                    os.waitpid(child.pid, os.WNOHANG)  # it has ended by itself
+                    continue
+                words = child.cmdline()
+                if words and not any("resource_tracker" in word for word in words):
+                    found.append(" ".join(words))
+        if not found or time.monotonic() > deadline:
+            return tuple(found)
+        time.sleep(0.05)
+
+
+class Watch:
     """Asked by the launcher many times a second whether this take has gone on for too long."""
 
     def __init__(self, home: Path, limit_s: float, quiet_s: float) -> None:
@@ -235,6 +272,7 @@ class _Watch:
         self._sizes = 0
 
     def __call__(self) -> str:
+        """Why it is to be ended, "" as long as it may go on."""
         now = time.monotonic()
         if now - self._looked < 0.5:
             return ""
@@ -250,6 +288,10 @@ class _Watch:
         if now - self._changed > self._quiet_s:
             return "stuck"
         return "disk" if _written(self._home) > WRITTEN else ""
+
+    def patience_s(self) -> float:
+        """How long processes may outlive the ranks before they count as left behind, in seconds."""
+        return 0.0
 
 
 def _written(home: Path) -> int:
@@ -319,6 +361,7 @@ def _problem(trace: Trace, outcome: Outcome) -> tuple[str, str]:
             "time": "it did not end in time",
             "stuck": "no rank did anything for a long time",
             "disk": "it wrote gigabytes",
+            "fault": "it did not end after one of its ranks had failed",
         }[outcome.cut], last
     for left, rank in zip(outcome.ends, trace.ranks, strict=False):
         if rank.end is None:
