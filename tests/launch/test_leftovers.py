@@ -31,11 +31,13 @@ def test_sockets_of_workers_lie_in_it(tmp_path: Path) -> None:
 
 def test_only_folders_without_a_launcher_are_swept(tmp_path: Path) -> None:
     (tmp_path / "lockstep-left" / "deep").mkdir(parents=True)
+    (tmp_path / "lockstep-left" / ".launch").touch()
+    (tmp_path / "lockstep-of-a-user").mkdir()
     (tmp_path / "lockstep-a-file").touch()
     (tmp_path / "other").mkdir()
     with scratch() as folder:
         sweep()
-        assert {path.name for path in tmp_path.iterdir()} == {folder.name, "lockstep-a-file", "other"}
+        assert {path.name for path in tmp_path.iterdir()} == {folder.name, "lockstep-a-file", "lockstep-of-a-user", "other"}
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:

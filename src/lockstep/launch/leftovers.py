@@ -10,6 +10,8 @@ from multiprocessing.process import current_process
 from pathlib import Path
 
 _PREFIX = "lockstep-"
+_MARK = ".launch"
+"""A file in each of our folders: one that a user has named so by himself is none of our business."""
 
 
 @contextmanager
@@ -24,6 +26,7 @@ def scratch() -> Iterator[Path]:
     hidden = Path(tempfile.mkdtemp(prefix="." + _PREFIX))
     lock = os.open(hidden, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
+    (hidden / _MARK).touch()
     folder = hidden.rename(hidden.with_name(hidden.name[1:]))
     config = getattr(current_process(), "_config", {})
     before = config.get("tempdir")
@@ -65,7 +68,7 @@ def _without_launcher(folder: Path) -> Iterator[bool]:
     with suppress(OSError):  # another user's, another sweeper's, or in use
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        left = os.fstat(lock).st_uid == os.getuid()
+        left = os.fstat(lock).st_uid == os.getuid() and (folder / _MARK).exists()
     try:
         yield left
     finally:

@@ -37,6 +37,7 @@ def test_everything_is_shown_then_ended_and_removed(tmp_path: Path, own: list[in
     if not shm.leaked():
         pytest.skip("another program uses torch's file_system strategy")
     (tmp_path / "tmp/lockstep-gone/0").mkdir(parents=True)
+    (tmp_path / "tmp/lockstep-gone/.launch").touch()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
     record = str(tmp_path / "records/lockstep-abc/0/rank-0.crash.txt")
