@@ -1,5 +1,8 @@
-"""`lockstep run`: mistakes, exit codes, and that the folder for the trace loses nothing."""
+"""`lockstep run`: mistakes, exit codes, logs, signals, restarts, and that the folder for the trace loses nothing."""
 
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -30,7 +33,12 @@ MISTAKES = [
     ("missing", ["--record", "out", "nowhere.py"], "nowhere.py is not there"),
     ("a folder", ["--record", "out", "folder.py"], "folder.py is a folder"),
     ("no Python file", ["--record", "out", "notes.txt"], "notes.txt is no Python file"),
-    ("no folder for the trace", ["train.py"], "no --record|lockstep run --record DIR SCRIPT"),
+    ("steps of no trace", ["--steps", "3", "train.py"], "without --record|--record DIR"),
+    ("a trace of two machines", ["--record", "out", "--nnodes", "2", "train.py"], "one run on one machine"),
+    ("no number for this machine", ["--nnodes", "2", "train.py"], "2 nodes, and this one has no number|--node-rank"),
+    ("a number beyond", ["--nnodes", "2", "--node-rank", "2", "train.py"], "a number from 0 to 1"),
+    ("no address", ["--nnodes", "2", "--node-rank", "1", "train.py"], "does not know where node 0 is|--master"),
+    ("no machines", ["--nnodes", "0", "train.py"], "--nnodes"),
     ("a trace onto a file", ["--record", "notes.txt", "train.py"], "notes.txt cannot be used: File exists"),
     ("a trace below a file", ["--record", "notes.txt/out", "train.py"], "notes.txt/out cannot be used"),
     ("no ranks", ["--record", "out", "--nproc", "0", "train.py"], "--nproc 0|a whole number from 1"),
@@ -114,3 +122,134 @@ def test_a_script_that_fails(tmp_path: Path) -> None:
     end = read_trace(folder / "out").ranks[0].end
     assert end is not None
     assert (end.how, end.error) == ("raised", "KeyError: 'sorry'")
+
+
+def write(folder: Path, text: str) -> Path:
+    """A script `train.py` in the folder; its ranks have joined, and it leaves `ready-R` files by `ready()`."""
+    folder.mkdir()
+    head = """
+import os, signal, sys, time
+from pathlib import Path
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+def ready(): Path(f"ready-{rank}").touch()
+"""
+    (folder / "train.py").write_text(head + text)
+    return folder
+
+
+def log(folder: Path, rank: int) -> str:
+    (found,) = folder.glob(f"runs/train-*/logs/rank-0000{rank}.log")
+    return found.read_text()
+
+
+def test_a_plain_run(tmp_path: Path) -> None:
+    """What torchrun's ranks see; rank 0 on the screen, and a log file for each."""
+    names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK TORCHELASTIC_RESTART_COUNT OMP_NUM_THREADS"
+    text = f"print(*(os.environ[name] for name in {names!r}.split()), sys.argv[1:])\n"
+    folder = write(tmp_path / "here", text)
+    done = run(folder, "run", "--nproc", "2", "train.py", "--nproc", "7", env={"OMP_NUM_THREADS": "3"})
+    check(done, Exit.DONE)
+    assert done.output == "0 2 0 2 0 0 3 ['--nproc', '7']\n"
+    assert log(folder, 0).endswith("\n0 2 0 2 0 0 3 ['--nproc', '7']\n")
+    assert log(folder, 1).endswith("\n1 2 1 2 0 0 3 ['--nproc', '7']\n")
+
+
+def test_all_ranks_on_the_screen_and_logs_where_they_are_wanted(tmp_path: Path) -> None:
+    folder = write(tmp_path / "here", "print('hello')\n")
+    done = run(folder, "run", "--nproc", "2", "--all-ranks", "--log-dir", "out/logs", "train.py")
+    check(done, Exit.DONE, "[rank 0] hello|[rank 1] hello")
+    assert (folder / "out/logs/rank-00001.log").read_text().endswith("hello\n")
+    assert not (folder / "runs").exists()
+
+
+def test_a_failure_names_rank_line_and_what_the_others_did(tmp_path: Path) -> None:
+    text = "if rank == 1:\n    raise ValueError('label 12')\ndist.barrier()\n"
+    done = run(write(tmp_path / "here", text), "run", "--nproc", "2", "train.py")
+    must = "Rank 1 failed first: ValueError: label 12|Where: train.py:9 in <module>|barrier (train.py:10)"
+    check(done, Exit.FAILED, must)
+
+
+def test_a_restart_starts_all_ranks_again(tmp_path: Path) -> None:
+    text = "count = os.environ['TORCHELASTIC_RESTART_COUNT']\nprint('attempt', count, flush=True)\n"
+    text += "if rank == 1 and count != '2':\n    os.kill(os.getpid(), 9)\ndist.barrier()\nprint('through')\n"
+    folder = write(tmp_path / "here", text)
+    done = run(folder, "run", "--nproc", "2", "--restarts", "2", "train.py")
+    check(done, Exit.DONE, "Rank 1 was killed by SIGKILL|Restart 1 of 2.|Restart 2 of 2.|through")
+    assert [line for line in done.stdout.split("\n") if "attempt" in line] == ["attempt 0", "attempt 1", "attempt 2"]
+    done = run(folder, "run", "--nproc", "2", "--restarts", "1", "train.py")
+    check(done, Exit.FAILED, "Restart 1 of 1.")
+    assert done.stderr.count("was killed by SIGKILL") == 2
+
+
+HANDLES = """
+asked = []
+signal.signal(signal.SIGUSR1, lambda *_: asked.append(1))
+ready()
+while not asked:
+    time.sleep(0.01)
+print("saved", rank, flush=True)
+sys.exit(CODE)
+"""
+
+
+@pytest.mark.parametrize("code", [0, 75])
+def test_a_script_that_handles_the_signal_gets_it(tmp_path: Path, code: int) -> None:
+    folder = write(tmp_path / "here", HANDLES.replace("CODE", str(code)))
+    command = Command(folder, "run", "--nproc", "2", "train.py")
+    command.until(lambda: all((folder / f"ready-{rank}").exists() for rank in (0, 1)))
+    os.kill(command.pid, signal.SIGUSR1)
+    check(command.wait(), Exit.PREEMPTED, "saved 0|Every rank ended by itself after SIGUSR1")
+    assert "saved 1" in log(folder, 1)
+
+
+def test_a_script_that_fails_after_the_signal_is_not_preempted(tmp_path: Path) -> None:
+    folder = write(tmp_path / "here", HANDLES.replace("CODE", "4"))
+    command = Command(folder, "run", "--nproc", "2", "--restarts", "3", "train.py")
+    command.until(lambda: all((folder / f"ready-{rank}").exists() for rank in (0, 1)))
+    os.kill(command.pid, signal.SIGUSR1)
+    check(command.wait(), Exit.FAILED, "called sys.exit(4)")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_script_that_does_not_handle_it_is_ended(tmp_path: Path, number: signal.Signals) -> None:
+    folder = write(tmp_path / "here", "ready()\ntime.sleep(60)\n")
+    command = Command(folder, "run", "--nproc", "2", "train.py")
+    command.until(lambda: all((folder / f"ready-{rank}").exists() for rank in (0, 1)))
+    os.kill(command.pid, number)
+    check(command.wait(10), Exit.FAILED, f"Ended by {number.name}: all ranks were ended at once, nothing was saved.")
+
+
+def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+    text = "signal.signal(signal.SIGTERM, lambda *_: Path(f'heard-{rank}').touch())\nready()\ntime.sleep(60)\n"
+    folder = write(tmp_path / "here", text)
+    command = Command(folder, "run", "--nproc", "2", "train.py")
+    command.until(lambda: all((folder / f"ready-{rank}").exists() for rank in (0, 1)))
+    os.kill(command.pid, signal.SIGTERM)
+    command.until(lambda: all((folder / f"heard-{rank}").exists() for rank in (0, 1)))
+    time.sleep(1.1)
+    os.kill(command.pid, signal.SIGTERM)
+    check(command.wait(10), Exit.FAILED, "Ended by SIGTERM")
+
+
+def test_the_same_signal_twice_at_once_is_one(tmp_path: Path) -> None:
+    """Slurm sends SIGTERM to a job step twice: for the step and for the job."""
+    folder = write(tmp_path / "here", HANDLES.replace("CODE", "75"))
+    command = Command(folder, "run", "--nproc", "2", "train.py")
+    command.until(lambda: all((folder / f"ready-{rank}").exists() for rank in (0, 1)))
+    for _ in range(2):
+        os.kill(command.pid, signal.SIGUSR1)
+        time.sleep(0.1)
+    assert command.wait(10).code == Exit.PREEMPTED
+
+
+@pytest.mark.slow
+def test_twenty_launches_at_the_same_time(tmp_path: Path) -> None:
+    """No port can collide: none is chosen before it is bound."""
+    text = "value = torch.ones(1) * rank\ndist.all_reduce(value)\nprint('sum', value.item())\n"
+    commands = [
+        Command(write(tmp_path / f"run-{number}", text), "run", "--nproc", "2", "train.py") for number in range(20)
+    ]
+    for command in commands:
+        check(command.wait(), Exit.DONE, "sum 1.0")

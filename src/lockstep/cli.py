@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from lockstep import __version__
+from lockstep.cli_submit import submit_app
 from lockstep.core.errors import LockstepError, UserError, explain
 from lockstep.core.outcome import Exit
+from lockstep.core.wish import Wish
 
 app = typer.Typer(
     help="Take a PyTorch training from one process to many.",
@@ -17,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(submit_app, name="submit")
 
 
 def _version(asked: bool) -> None:
@@ -34,25 +37,50 @@ def root(
     """Take a PyTorch training from one process to many."""
 
 
+Nproc = Annotated[
+    str, typer.Option(metavar="auto|N", help="Ranks on this machine; auto: all GPUs, or min(2, cores) on a CPU.")
+]
+NumNodes = Annotated[int | None, typer.Option("--nnodes", min=1, metavar="N", help="Machines that take part.")]
+NodeRank = Annotated[int | None, typer.Option(min=0, metavar="R", help="Which of them this one is, from 0.")]
+Master = Annotated[
+    str | None, typer.Option(metavar="HOST[:PORT]", help="Where node 0 is reached; the same on every machine.")
+]
+NodeWait = Annotated[
+    float | None, typer.Option(min=1, metavar="SECONDS", help="How long to wait for the other machines (300).")
+]
+Restarts = Annotated[int, typer.Option(min=0, metavar="K", help="Start again after a failure, K times at most.")]
+StallTimeout = Annotated[
+    float | None, typer.Option(min=0, metavar="SECONDS", help="End a run that does not advance (1800); 0: never.")
+]
+AllRanks = Annotated[bool, typer.Option("--all-ranks", help="Show what every rank says, not only rank 0.")]
+
+
 @app.command()
 def train(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(metavar="[CONFIG] [KEY=VALUE]...", help="A YAML file, and values that override it."),
     ] = None,
-    nproc: Annotated[
-        str, typer.Option(metavar="auto|N", help="Ranks on this machine; auto: all GPUs, or min(2, cores) on a CPU.")
-    ] = "auto",
+    nproc: Nproc = "auto",
     max_steps: Annotated[
         int | None, typer.Option(min=1, metavar="K", help="Stop at step K this time; --resume goes on.")
     ] = None,
     resume: Annotated[
         str | None, typer.Option(metavar="[FOLDER]", help="Go on with a run; without a folder, the newest under runs/.")
     ] = None,
+    resume_or_start: Annotated[
+        bool, typer.Option("--resume-or-start", help="Go on with the run in run.dir, or start it there.")
+    ] = False,
     show_config: Annotated[bool, typer.Option("--show-config", help="Print the resolved config and exit.")] = False,
-    all_ranks: Annotated[bool, typer.Option("--all-ranks", help="Show what every rank says, not only rank 0.")] = False,
+    all_ranks: AllRanks = False,
+    nnodes: NumNodes = None,
+    node_rank: NodeRank = None,
+    master: Master = None,
+    node_wait: NodeWait = None,
+    restarts: Restarts = 0,
+    stall_timeout: StallTimeout = None,
 ) -> None:
-    """Train a recipe on 1 to N ranks: one config, no change in the code."""
+    """Train a recipe on 1 to N ranks of one machine or many: one config, no change in the code."""
     from lockstep.train import train as verb
 
     paths = [item for item in arguments or [] if "=" not in item]
@@ -61,24 +89,51 @@ def train(
         raise UserError(explain(f"{len(paths)} configs: {', '.join(paths)}", "at most one; overrides are key=value"))
     overrides += ["log.all_ranks=true"] * all_ranks
     path = Path(paths[0]) if paths else None
-    raise typer.Exit(int(verb(path, overrides, parse_nproc(nproc), max_steps, resume, show_config)))
+    wish = Wish(parse_nproc(nproc), nnodes, node_rank, master, node_wait, restarts, stall_timeout)
+    raise typer.Exit(int(verb(path, overrides, wish, max_steps, resume, show_config, resume_or_start)))
 
 
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 def run(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python file.")],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="What the script gets.")] = None,
-    nproc: Annotated[
-        str, typer.Option(metavar="auto|N", help="Ranks on this machine; 1 starts plain `python`.")
-    ] = "auto",
-    record: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep what every rank did in this folder.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, metavar="K", help="Stop after K optimizer steps.")] = None,
-    nodes: Annotated[bool, typer.Option("--nodes", help="Tell every rank that it is alone on its node.")] = False,
+    nproc: Nproc = "auto",
+    nnodes: NumNodes = None,
+    node_rank: NodeRank = None,
+    master: Master = None,
+    node_wait: NodeWait = None,
+    restarts: Restarts = 0,
+    stall_timeout: StallTimeout = None,
+    log_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where each rank's log file is (runs/SCRIPT-TIME/logs).")
+    ] = None,
+    all_ranks: AllRanks = False,
+    record: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep what every rank of one machine did in this folder.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, metavar="K", help="With --record: stop after K optimizer steps.")
+    ] = None,
+    nodes: Annotated[
+        bool, typer.Option("--nodes", help="With --record: tell every rank that it is alone on its node.")
+    ] = False,
 ) -> None:
-    """Run a script on N ranks, unchanged, and record what every rank did."""
+    """Run a script on N ranks, unchanged, and watch over it; with --record, keep what every rank did."""
+    from lockstep.run import record_run
     from lockstep.run import run as verb
 
-    raise typer.Exit(int(verb(script, tuple(arguments or ()), parse_nproc(nproc), record, steps, nodes)))
+    argv = tuple(arguments or ())
+    if record is None and (steps or nodes):
+        raise UserError(explain("--steps or --nodes without --record", "a folder for the trace: --record DIR"))
+    if record is not None:
+        if nnodes or restarts or log_dir:
+            seen = "--record with --nnodes, --restarts or --log-dir"
+            raise UserError(explain(seen, "a recording is of one run on one machine"))
+        raise typer.Exit(int(record_run(script, argv, parse_nproc(nproc), record, steps, nodes)))
+    wish = Wish(
+        parse_nproc(nproc), nnodes, node_rank, master, node_wait, restarts, stall_timeout, log_dir, all_ranks
+    )
+    raise typer.Exit(int(verb(script, argv, wish)))
 
 
 @app.command()
@@ -127,6 +182,29 @@ def verify(
         "spawns": spawns,
     }
     raise typer.Exit(int(command(program, arguments or [], options, compare, Reports(html, json, sarif))))
+
+
+@app.command()
+def doctor(
+    nproc: Annotated[
+        str, typer.Option(metavar="auto|N", help="Ranks on this machine; auto: all GPUs, or min(2, cores) on a CPU.")
+    ] = "auto",
+    nnodes: Annotated[int | None, typer.Option(min=1, metavar="N", help="Machines; start it on each.")] = None,
+    node_rank: Annotated[int | None, typer.Option(min=0, metavar="R", help="Which of them this one is.")] = None,
+    master: Annotated[str | None, typer.Option(metavar="HOST[:PORT]", help="Where node 0 is reached.")] = None,
+    json: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write everything as JSON; `-` prints it instead of the text.")
+    ] = None,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Show what earlier runs have left, then end it and remove it.")
+    ] = False,
+) -> None:
+    """What this machine, or these machines, can do, and what to mend before a run."""
+    from lockstep.core.wish import Wish
+    from lockstep.doctor import command
+
+    wish = Wish(nproc=parse_nproc(nproc), num_nodes=nnodes, node_rank=node_rank, master=master)
+    raise typer.Exit(int(command(wish, json, clean)))
 
 
 def parse_nproc(text: str) -> int | None:

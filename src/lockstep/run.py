@@ -1,32 +1,62 @@
-"""`lockstep run`: start a script on N ranks of this machine; with --record, keep what every rank did."""
+"""`lockstep run`: start a script on N ranks of one machine or many; with --record, keep what every rank did."""
 
 import os
+from datetime import datetime
+from hashlib import blake2b
 from pathlib import Path
 
 from lockstep.core.errors import UserError, explain
 from lockstep.core.outcome import Exit
+from lockstep.core.wish import Wish
+
+RUNS = Path("runs")
 
 
-def run(
-    script: Path,
-    argv: tuple[str, ...],
-    nproc: int | None,
-    record: Path | None,
-    steps: int | None,
-    nodes: bool = False,
+def run(script: Path, argv: tuple[str, ...], wish: Wish) -> Exit:
+    """Start the script on every rank, watch over it, and wait for its end.
+
+    Args:
+        script: a Python file. argv: its arguments.
+        wish: ranks, machines, restarts. Without a number of ranks: all GPUs, or on a CPU at most 2.
+
+    Returns: DONE when every rank came to the end of the script; PREEMPTED when it ended by itself after a signal that it
+        handles.
+
+    Raises:
+        UserError: no such script, or wishes that do not fit together.
+    """
+    check_script(script)
+    from lockstep.launch import launch_local
+    from lockstep.launch.facts import versions
+    from lockstep.launch.plain import plain_rank
+    from lockstep.launch.supervision import supervise
+    from lockstep.launch.where import who_takes_part
+    from lockstep.runtime.world import default_ranks
+    from lockstep.trace.script import Program
+
+    nodes, nproc = who_takes_part(wish)
+    ranks = nproc or default_ranks("auto")
+    work_dir = wish.log_dir or RUNS / f"{script.stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = wish.log_dir or work_dir / "logs"
+    source = blake2b(script.read_bytes(), digest_size=8).hexdigest()
+    supervision = supervise(wish, nodes, {**versions(), f"text of {script.name}": source}, folder)
+    program = Program(script.resolve(), argv, Path.cwd())
+    return launch_local(plain_rank, (program,), ranks, work_dir=work_dir, supervision=supervision)
+
+
+def record_run(
+    script: Path, argv: tuple[str, ...], nproc: int | None, record: Path, steps: int | None, nodes: bool = False
 ) -> Exit:
-    """Start the script and wait for its end.
+    """Start the script and keep what every rank did.
 
     Args:
         script: a Python file. argv: its arguments.
         nproc: ranks; None for all GPUs, or on a CPU at most 2. 1 starts it as `python script.py`.
-        record: folder for the trace; made if absent. None to record nothing.
+        record: folder for the trace; made if absent.
         steps: stop after so many optimizer steps; None for never.
         nodes: every rank is told that it is alone on a node of its own, which shows who writes once a node.
     """
     check_script(script)
-    if record is None:
-        raise UserError(explain("no --record", "a folder for the trace", next_step="lockstep run --record DIR SCRIPT"))
     prepare_folder(record)
     from lockstep.launch import launch_local
     from lockstep.launch.script import Manner, script_rank

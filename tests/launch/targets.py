@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
-from lockstep.core.errors import RunError, UserError, explain
+from lockstep.core.errors import Preempted, RunError, UserError, explain
 
 
 class Numbers(Dataset[int]):
@@ -79,6 +79,10 @@ def user_error_on(ranks: list[int]) -> None:
     if int(os.environ["RANK"]) in ranks:
         raise UserError(explain("the dataset is empty", "at least one sample", next_step="check data.path"))
     time.sleep(30)
+
+
+def preempted() -> None:
+    raise Preempted("Preempted after saving step 3.")
 
 
 def run_error_from_lost_connection(rank: int) -> None:

@@ -144,3 +144,13 @@ def test_under_torchrun_a_mistake_is_printed_once(tmp_path: Path, ranks: str, te
     assert done.returncode != 0
     assert done.stderr.count("the dataset is empty.") == 1
     assert f"{text}\n  Must hold: at least one sample\n" in done.stderr
+
+
+def test_a_preemption_is_said_once_and_is_no_failure(tmp_path: Path) -> None:
+    code = (
+        "from lockstep.launch import run_as_rank\nfrom tests.launch.targets import preempted\nrun_as_rank(preempted)\n"
+    )
+    for rank, told in ((0, "Preempted after saving step 3.\n"), (1, "")):
+        env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr, done.stdout) == (75, told, "")

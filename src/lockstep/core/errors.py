@@ -19,6 +19,12 @@ class UserError(LockstepError, ValueError):
     exit_code = Exit.MISUSE
 
 
+class Preempted(LockstepError):  # noqa: N818  # it is no error
+    """Asked to stop, and stopped after saving: exit code 75. No failure, and no word for one."""
+
+    exit_code = Exit.PREEMPTED
+
+
 class RunError(LockstepError, RuntimeError):
     """The run failed for a reason that we can name: exit code 1."""
 

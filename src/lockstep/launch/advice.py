@@ -7,9 +7,22 @@ ONE_PROCESS = "run it with `--nproc 1` to see whether one process alone fails in
 # (words in the message, lower case) -> what to do. The first that fits is taken.
 _BY_WORDS = (
     (
+        ("ended no process for lack of memory",),
+        "look for who sent it: `kill -9`, a scheduler's limit, a guard of its own such as systemd-oomd",
+    ),
+    (
         ("killed by sigkill",),
         "if nobody killed it, memory ran out: fewer `data.workers`, a smaller `batch.micro_batch` or fewer ranks"
         " (the kernel's log has a line about it)",
+    ),
+    (
+        ("device-side assert",),
+        "run once with CUDA_LAUNCH_BLOCKING=1: the line is then the real one; most often a label or an index is outside"
+        " its range (the same run with `--nproc 1` on a CPU names it)",
+    ),
+    (
+        ("nccl error", "ncclsystemerror", "ncclinternalerror", "ncclremoteerror"),
+        "`lockstep doctor` measures the links and looks at the interfaces; NCCL_DEBUG=INFO tells more",
     ),
     (
         ("sigbus", "shared memory", "bus error", "shm"),
@@ -24,7 +37,7 @@ _BY_WORDS = (
         "a compiled extension crashed: try `data.workers=0`, then `--nproc 1`; the stack is in the logs",
     ),
     (("dataloader worker",), "set `data.workers=0` to see the worker's own error"),
-    (("left early",), "no rank may end by itself (`os._exit`): all ranks must take the same steps"),
+    (("left early", "os._exit"), "no rank may end by itself (`os._exit`): all ranks must take the same steps"),
     (("sys.exit",), "raise an exception instead of calling `sys.exit` in a rank, so that it says why"),
     (("sigterm", "sighup"), "something outside ended this process: a scheduler, a time limit or a person"),
 )

@@ -3,19 +3,22 @@
 import signal
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.events.api import Event, EventSource
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs
+from torch.distributed.elastic.rendezvous import RendezvousHandler
 
 from lockstep.launch import frames, procs, record
 from lockstep.launch.rank import Work, rank_main
-from lockstep.launch.rendezvous import LocalRendezvous
+from lockstep.launch.record import Failure
 from lockstep.launch.signals import SignalWatch
 from lockstep.launch.verdict import RankEnd
+from lockstep.launch.watchdog import Seen, Watchdog
+from lockstep.launch.witness import Witness
 
 SETTLE_S = 1.0
 """How long the other ranks may say what they saw, once one has failed. Then they are killed."""
@@ -50,15 +53,18 @@ class RankAgent(LocalElasticAgent):
         work: Work,
         num_ranks: int,
         start_method: str,
+        rendezvous: RendezvousHandler,
         watch: SignalWatch,
         until: Callable[[], str] | None = None,
+        watchdog: Watchdog | None = None,
+        ask_stop: Callable[[], None] | None = None,
     ) -> None:
         spec = WorkerSpec(
             role="rank",
             local_world_size=num_ranks,
             entrypoint=rank_main,
             args=(work,),
-            rdzv_handler=LocalRendezvous(),
+            rdzv_handler=rendezvous,
             max_restarts=0,
             monitor_interval=0.1,
         )
@@ -66,15 +72,20 @@ class RankAgent(LocalElasticAgent):
         self._work = work
         self._watch = watch
         self._until = until
+        self._watchdog = watchdog
+        self._ask_stop = ask_stop
+        self._handed = False
         self.cut = ""
+        self.alarm: Failure | None = None
+        self.activities: Mapping[int, str] = {}
         self._seen_ns = time.time_ns()
+        self.witness = Witness()
         self._ends: dict[int, RankEnd] = {}
         self._over = False
 
     def ends(self) -> list[RankEnd]:
-        """How each rank ended, in the order of ranks; to be asked after `run`."""
-        num_ranks = self.get_worker_group().spec.local_world_size
-        return [self._ends.get(rank, RankEnd(rank, None)) for rank in range(num_ranks)]
+        """How each rank of this machine ended, in the order of ranks; to be asked after `run`."""
+        return [self._ends.get(rank, RankEnd(rank, None)) for rank in self._ranks()]
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         with warnings.catch_warnings(), self._watch.held():
@@ -89,6 +100,8 @@ class RankAgent(LocalElasticAgent):
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         if self._watch.stop_asked:
             self._pause()
+        if self._watch.asked is not None and not self._handed:
+            self._hand_on(self._watch.asked)
         self._note_ends()
         procs.collect_orphans(self._pids())
         if self._watch.ended_by is not None:
@@ -97,11 +110,50 @@ class RankAgent(LocalElasticAgent):
             self.cut = cut
             return RunResult(WorkerState.FAILED)
         if any(not end.done for end in self._ends.values()):
+            self._look_round()
             self._settle()
+            if self.alarm is None and self._watchdog is not None:
+                # A rank that was done has closed its connections a moment before its process ended.
+                self.alarm = self._watchdog.explain(self._seen())
+            return RunResult(WorkerState.FAILED)
+        if self._watchdog is not None and (alarm := self._watchdog.poll(self._seen())) is not None:
+            self.alarm, self.activities = alarm, self._watchdog.activities()
             return RunResult(WorkerState.FAILED)
         if len(self._ends) == len(worker_group.workers):
+            if self._watchdog is not None:
+                self._watchdog.last_look(self._seen())
             return RunResult(WorkerState.SUCCEEDED, return_values=dict.fromkeys(self._ends))
         return RunResult(WorkerState.HEALTHY)
+
+    def _hand_on(self, asked: signal.Signals) -> None:
+        """Ask the ranks to save and end; a script that handles the signal gets it, any other is ended by it."""
+        self._handed = True
+        if self._ask_stop is not None:
+            self._ask_stop()
+            return
+        handling = [pid for pid in self._pids() if procs.handles(pid, asked)]
+        for pid in handling:
+            procs.send(pid, asked)
+        if not handling:
+            self._watch.ended_by = asked
+
+    def _look_round(self) -> None:
+        """Before the others fall too: what they were doing, and whether the cause lies in that."""
+        if self._watchdog is not None:
+            self.alarm = self._watchdog.explain(self._seen())
+            self.activities = self._watchdog.activities()
+
+    def _seen(self) -> list[Seen]:
+        found = []
+        for rank, process in zip(self._ranks(), self._processes(), strict=False):
+            end = self._ends.get(rank)
+            found.append(Seen(rank, process.pid, end is not None, end is not None and end.done))
+        return found
+
+    def _ranks(self) -> list[int]:
+        """The numbers of this machine's ranks among all; torch counts them once the machines have met."""
+        workers = self.get_worker_group().workers
+        return [worker.local_rank if worker.global_rank < 0 else worker.global_rank for worker in workers]
 
     def _settle(self) -> None:
         deadline = time.monotonic() + SETTLE_S
@@ -112,14 +164,15 @@ class RankAgent(LocalElasticAgent):
     def _note_ends(self) -> None:
         """Keep the exit codes of ranks that have ended, dated by when they were last seen alive."""
         now_ns = time.time_ns()
-        for rank, process in enumerate(self._processes()):
+        for rank, process in zip(self._ranks(), self._processes(), strict=False):
             if rank not in self._ends and process.exitcode is not None:
                 where = ""
                 crash = record.crash_file(self._work.folder, rank)
                 if process.exitcode < 0 and crash.exists():
                     where = frames.crash_spot(crash.read_text(errors="replace"))
+                killer = self.witness.killer(process.pid) if process.exitcode == -signal.SIGKILL else ""
                 done = record.is_done(self._work.folder, rank)
-                self._ends[rank] = RankEnd(rank, process.exitcode, done, self._seen_ns, where)
+                self._ends[rank] = RankEnd(rank, process.exitcode, done, self._seen_ns, where, killer)
         self._seen_ns = now_ns
 
     def _processes(self) -> list[Any]:

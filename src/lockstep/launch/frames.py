@@ -35,9 +35,10 @@ def is_users(filename: str) -> bool:
 
 
 def where_of(error: BaseException) -> str:
-    """The innermost frame of the user's as `file:line in function`, else the innermost of all, else ""."""
+    """The innermost frame of the user's as `file:line in function`, else the innermost that is not ours, else ""."""
     frames = traceback.extract_tb(error.__traceback__)
-    mine = [frame for frame in frames if is_users(frame.filename)] or list(frames)
+    others = [frame for frame in frames if not Path(frame.filename).is_relative_to(_PACKAGE)]
+    mine = [frame for frame in others if is_users(frame.filename)] or others or list(frames)
     return spot_of(mine[-1].filename, mine[-1].lineno or 0, mine[-1].name) if mine else ""
 
 

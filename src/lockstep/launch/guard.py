@@ -35,14 +35,14 @@ _LOST = re.compile(
 )
 
 
-def guarded(target: Callable[..., None], args: tuple[Any, ...], rank: int) -> Failure | None:
+def guarded(target: Callable[..., str | None], args: tuple[Any, ...], rank: int) -> Failure | None:
     """Run `target(*args)` and leave a record of how it ended in the folder named by LOCKSTEP_FAILURES, if any.
 
     Returns: None when it is done, else what went wrong. Raises nothing.
     """
     folder = failures_folder()
     try:
-        target(*args)
+        ended_at = target(*args)
     except BaseException as error:
         # sys.exit(0) is no success either: this rank leaves before its work is done, and the others wait for it.
         failure = failure_of(error, rank)
@@ -52,7 +52,7 @@ def guarded(target: Callable[..., None], args: tuple[Any, ...], rank: int) -> Fa
         _log(failure, whole)
         return failure
     if folder is not None:
-        write_done(folder, rank)
+        write_done(folder, rank, ended_at if isinstance(ended_at, str) else "")
     return None
 
 
@@ -69,6 +69,11 @@ def run_as_rank(target: Callable[..., None], args: tuple[Any, ...] = ()) -> NoRe
     failure = guarded(target, args, rank)
     if failure is None:
         leave(Exit.DONE)
+    if failure.exit_code == Exit.PREEMPTED and failure.explained:
+        # All ranks left together, and nothing failed: it is said once.
+        if rank == 0:
+            print(failure.message, file=sys.stderr)
+        leave(Exit.PREEMPTED)
     if rank != 0 and failure.explained:
         time.sleep(RANK_0_FIRST_S)
     if rank == 0 or failure.kind not in ("consequence", "interrupt"):

@@ -1,50 +1,37 @@
-"""Starting N ranks on this machine through torch's elastic agent, and saying how they ended."""
+"""Starting the ranks of this machine, and saying how they ended: the ways in."""
 
-import itertools
 import logging
-import multiprocessing
-import os
-import shutil
-import signal
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
-from multiprocessing import resource_tracker
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import psutil
 import torch
-from torch.distributed.elastic.multiprocessing import SignalException
 
 from lockstep.core.errors import RunError, UserError, explain
 from lockstep.core.outcome import Exit
-from lockstep.launch import procs, record
-from lockstep.launch.agent import RankAgent
+from lockstep.launch import procs
+from lockstep.launch.attempts import Attempts, Outcome
+from lockstep.launch.earlier.strays import warn_of_strays
 from lockstep.launch.leftovers import scratch
-from lockstep.launch.rank import Work
-from lockstep.launch.record import Failure
-from lockstep.launch.rendezvous import HOST
+from lockstep.launch.nodes.meeting import meet
+from lockstep.launch.nodes.trouble import StoppedError
+from lockstep.launch.say import say
 from lockstep.launch.signals import SignalWatch
-from lockstep.launch.verdict import RankEnd, Verdict, judge
+from lockstep.launch.supervision import ALONE, Supervision
+from lockstep.launch.verdict import Verdict
 
 StartMethod = Literal["auto", "fork", "spawn"]
 
-_INTERRUPTED = {
-    signal.SIGINT: Verdict("Interrupted: all ranks were ended.", Exit.INTERRUPTED),
-    signal.SIGTERM: Verdict("Ended by SIGTERM: all ranks were ended at once, nothing was saved.", Exit.FAILED),
-    signal.SIGHUP: Verdict("The terminal closed (SIGHUP): all ranks were ended at once.", Exit.FAILED),
-}
-
 
 def launch_local(
-    target: Callable[..., None],
+    target: Callable[..., str | None],
     args: tuple[Any, ...],
     num_ranks: int,
     *,
     work_dir: Path,
     start_method: StartMethod = "auto",
+    supervision: Supervision = ALONE,
 ) -> Exit:
     """Run `target(*args)` in `num_ranks` processes with torchrun's environment, until all are done or one fails.
 
@@ -52,62 +39,56 @@ def launch_local(
     then a temporary folder stays, which the next launch removes.
 
     Args:
-        target: a function at the top level of a module; its errors are explained, its return value is dropped.
+        target: a function at the top level of a module; its errors are explained; a text that it returns
+            says where its work ended.
         args: its arguments; with "spawn" they are pickled.
-        num_ranks: at least 1.
+        num_ranks: of this machine, at least 1.
         work_dir: the run's folder; it need not exist. Tracebacks of a failure are left in `failures/` below it.
         start_method: "auto" forks where torch knows no GPU: the ranks inherit the imported torch and start in
             milliseconds. For that this process must not have run a torch operation before. Else it spawns.
+        supervision: the other machines, the watchdog's limits, restarts.
 
     Returns: DONE, INTERRUPTED after Ctrl-C, else the exit code of the first cause.
 
     Raises:
-        UserError: num_ranks is below 1.
-        RunError: the processes could not be started.
+        UserError: num_ranks is below 1, or the machines do not fit together.
+        RunError: the processes could not be started, or a machine did not come.
     """
-    outcome = run_local(target, args, num_ranks, work_dir=work_dir, start_method=start_method)
+    outcome = run_local(target, args, num_ranks, work_dir=work_dir, start_method=start_method, supervision=supervision)
     if outcome.verdict.text:
-        print(outcome.verdict.text, file=sys.stderr, flush=True)
+        say(outcome.verdict.text)
     return outcome.verdict.exit
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How the ranks ended. cut: the reason that `until` gave, "" if the run ended by itself. ended_by: the signal that
-    came to this process meanwhile."""
-
-    verdict: Verdict
-    failures: tuple[Failure, ...]
-    ends: tuple[RankEnd, ...]
-    cut: str = ""
-    ended_by: signal.Signals | None = None
-
-
 def run_local(
-    target: Callable[..., None],
+    target: Callable[..., str | None],
     args: tuple[Any, ...],
     num_ranks: int,
     *,
     work_dir: Path,
     start_method: StartMethod = "auto",
     until: Callable[[], str] | None = None,
+    supervision: Supervision = ALONE,
 ) -> Outcome:
-    """As `launch_local`, but it prints nothing.
+    """As `launch_local`, but it does not print the verdict.
 
     Args:
         until: asked many times a second; the first text that is not "" ends all ranks.
     """
     if num_ranks < 1:
         raise UserError(explain(f"{num_ranks} ranks were asked for", "at least 1", next_step="give `--nproc 1`"))
+    asks = supervision.limits is not None
+    if asks and (left := warn_of_strays()):
+        say(left)
     try:
-        with scratch() as folder, SignalWatch() as watch, _orphans_adopted(), _quiet():
-            ends, cut = _run(target, args, num_ranks, folder, _start_method(start_method), watch, until)
-            failures = record.read_failures(folder)
-            if watch.ended_by is not None and not all(end.done for end in ends):
-                verdict = _INTERRUPTED[watch.ended_by]
-            else:
-                verdict = judge(failures, ends, _keep(folder, work_dir))
-            return Outcome(verdict, tuple(failures), tuple(ends), cut, watch.ended_by)
+        with scratch() as folder, SignalWatch(asks) as watch, _orphans_adopted(), _quiet():
+            stopped = lambda: watch.ended_by is not None or watch.asked is not None  # noqa: E731
+            try:
+                with meet(supervision.nodes, num_ranks, supervision.facts, stopped) as meeting:
+                    run = Attempts(target, args, num_ranks, work_dir, _start_method(start_method), supervision)
+                    return run.run(folder, watch, meeting, until)
+            except StoppedError as error:
+                return Outcome(Verdict(str(error), Exit.INTERRUPTED), (), (), ended_by=watch.ended_by)
     except OSError as error:
         raise RunError(
             explain(
@@ -118,64 +99,11 @@ def run_local(
         ) from error
 
 
-def _run(
-    target: Callable[..., None],
-    args: tuple[Any, ...],
-    num_ranks: int,
-    folder: Path,
-    method: str,
-    watch: SignalWatch,
-    until: Callable[[], str] | None,
-) -> tuple[list[RankEnd], str]:
-    if method == "spawn":
-        # Starting this helper lets signals through, so it must not happen while the ranks are started.
-        resource_tracker.ensure_running()
-    with ExitStack() as open_pipes:
-        pipes = [multiprocessing.get_context(method).Pipe(duplex=False) for _ in range(num_ranks)]
-        for end in itertools.chain(*pipes):
-            open_pipes.enter_context(end)
-        lifelines, launchers_ends = zip(*pipes, strict=True)
-        forked_ends = launchers_ends if method == "fork" else ()
-        work = Work(target, args, folder, os.getpid(), lifelines, forked_ends, _loopback())
-        agent = RankAgent(work, num_ranks, method, watch, until)
-        try:
-            agent.run()
-        except SignalException as stopped:
-            # Only with a torch that has put in its own handlers, in the moment before ours are back.
-            watch.note(stopped.sigval)
-        return agent.ends(), agent.cut
-
-
 def _start_method(asked: StartMethod) -> str:
     if asked != "auto":
         return asked
     # A process that has initialised a GPU cannot be forked, and with such a torch one cannot be sure that none has.
     return "spawn" if torch.version.cuda or torch.version.hip else "fork"
-
-
-def _loopback() -> str:
-    """Name of the interface with the loopback address: `lo` on most machines."""
-    for name, addresses in psutil.net_if_addrs().items():
-        if any(address.address == HOST for address in addresses):
-            return name
-    return ""
-
-
-def _keep(folder: Path, work_dir: Path) -> str:
-    """Keep in the run's folder what the block on the screen does not show: whole tracebacks, stacks of a crash.
-
-    Returns: where the user finds more, or "".
-    """
-    places = [work_dir / "logs"] if (work_dir / "logs").is_dir() else []
-    texts = [path for path in sorted(folder.glob("rank-*.txt")) if path.stat().st_size]
-    with suppress(OSError):  # a run folder that cannot be written is not what went wrong here
-        if texts:
-            kept = work_dir / "failures"
-            kept.mkdir(parents=True, exist_ok=True)
-            for path in texts:
-                shutil.copy(path, kept)
-            places.append(kept)
-    return " and ".join(str(place) for place in places)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import psutil
 
@@ -71,6 +72,21 @@ def signal_groups(leaders: Collection[int], number: signal.Signals) -> None:
     for leader in leaders:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, number)
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    """Send a signal to one process, if it is still there."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def handles(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler of its own for a signal, as the kernel knows it."""
+    with suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
 
 
 def kill_trees(leaders: Collection[int]) -> None:

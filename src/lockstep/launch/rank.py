@@ -5,16 +5,19 @@ import faulthandler
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from lockstep.launch import procs, record
+from lockstep.launch import asked, procs, record, stacks
+from lockstep.launch.exits import note_exits
 from lockstep.launch.guard import guarded, leave
+from lockstep.launch.output import finish_output, send_output
 from lockstep.launch.signals import TORCH_SIGNALS_ENV, WATCHED
+from lockstep.trace.progress import Board, hooks
 
 
 @dataclass(frozen=True)
@@ -22,16 +25,23 @@ class Work:
     """What a rank gets from its launcher.
 
     folder: where records go. lifelines: one for each rank. launchers_ends: their other ends, to be closed here; only
-    forked ranks have them. loopback: name of the loopback network interface, or "".
+    forked ranks have them. environment: variables that are set where the user has not set them. watched: the rank marks
+    its progress on the board in the folder. attempt: 0, or how often the ranks have been started before.
+    output: folder for a log file of its own, None for none; all_ranks: whether every rank is shown.
     """
 
-    target: Callable[..., None]
+    target: Callable[..., str | None]
     args: tuple[Any, ...]
     folder: Path
     launcher_pid: int
     lifelines: tuple[Connection, ...]
     launchers_ends: tuple[Connection, ...]
-    loopback: str
+    environment: Mapping[str, str]
+    watched: bool = False
+    attempt: int = 0
+    restarts: int = 0
+    output: Path | None = None
+    all_ranks: bool = False
 
 
 def rank_main(work: Work) -> None:
@@ -52,20 +62,34 @@ def rank_main(work: Work) -> None:
     multiprocessing.set_start_method(None, force=True)
     os.environ.pop(TORCH_SIGNALS_ENV, None)
     os.environ[record.FAILURES_ENV] = str(work.folder)
-    if work.loopback:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", work.loopback)
+    for name, value in work.environment.items():
+        os.environ.setdefault(name, value)
+    os.environ.update(TORCHELASTIC_RESTART_COUNT=str(work.attempt), TORCHELASTIC_MAX_RESTARTS=str(work.restarts))
     with ExitStack() as open_files:
         with suppress(OSError):  # no space for it: the stack of a crash goes to stderr
             faulthandler.enable(open_files.enter_context(record.crash_file(work.folder, rank).open("w")))
+        if work.watched:
+            _mark_progress(work, rank, rank_of_node)
+        if work.output is not None:
+            send_output(work.output, rank, rank == 0 or work.all_ranks, prefix=work.all_ranks)
+        note_exits(work.folder, rank)
         failure = guarded(work.target, work.args, rank)
+        finish_output()
         leave(0 if failure is None else failure.exit_code)
+
+
+def _mark_progress(work: Work, rank: int, rank_of_node: int) -> None:
+    board = Board(work.folder, int(os.environ["LOCAL_WORLD_SIZE"]))
+    asked.listen(board)
+    stacks.arm(record.stack_file(work.folder, rank))
+    hooks.install(board.marks(rank_of_node))
 
 
 def _own_signals() -> None:
     """The launcher decides about Ctrl-C; all else ends a rank as it ends any process."""
     for number in WATCHED:
         signal.signal(number, signal.SIG_DFL)
-    for number in (signal.SIGQUIT, signal.SIGTSTP):
+    for number in (signal.SIGQUIT, signal.SIGTSTP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # a background group may print to a terminal set to `tostop`

@@ -10,7 +10,7 @@ from typing import Literal
 FAILURES_ENV = "LOCKSTEP_FAILURES"
 """Names the folder of the records. Without it (plain torchrun) a rank leaves none."""
 
-Kind = Literal["user", "run", "exception", "exit", "interrupt", "consequence"]
+Kind = Literal["user", "run", "exception", "exit", "interrupt", "consequence", "stall"]
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,12 @@ class Failure:
     """How one rank failed, in its own words.
 
     rank: the global rank. kind: `user` and `run` are explained errors of ours, `exception` any other, `exit` a
-    `sys.exit` with a code, `interrupt` a Ctrl-C, `consequence` a connection lost to a rank that failed before.
+    `sys.exit` with a code, `interrupt` a Ctrl-C, `consequence` a connection lost to a rank that failed before, `stall`
+    what the launcher saw from outside.
     message: one or more lines. where: `file:line in function`, the user's frame if there is one, else "".
     phase: what the rank was doing (the notes of the exception), or "". traceback: the user's frames only.
     time_ns: wall clock, nanoseconds since the epoch. exit_code: what the rank exits with, never 0.
+    others: what the other ranks did, advice: what to try next, where the launcher knows better than the record tells.
     """
 
     rank: int
@@ -32,6 +34,8 @@ class Failure:
     traceback: str
     time_ns: int
     exit_code: int
+    others: str = ""
+    advice: str = ""
 
     @property
     def explained(self) -> bool:
@@ -57,13 +61,15 @@ def write_failure(folder: Path, failure: Failure, full_traceback: str) -> None:
             _replace(traceback_file(folder, failure.rank), full_traceback)
 
 
-def write_done(folder: Path, rank: int) -> None:
+def write_done(folder: Path, rank: int, where: str = "") -> None:
     """Say that the work of this rank is complete: what comes after can only be an abort in tear-down.
 
-    An empty file, which a full disk still takes.
+    An empty file, which a full disk still takes; with the line that ended the work where that is known.
     """
     with suppress(OSError):
         (folder / f"rank-{rank}.done").touch()
+        if where:
+            (folder / f"rank-{rank}.done").write_text(where, encoding="utf-8", errors="backslashreplace")
 
 
 def read_failures(folder: Path) -> list[Failure]:
@@ -80,6 +86,18 @@ def is_done(folder: Path, rank: int) -> bool:
     return (folder / f"rank-{rank}.done").exists()
 
 
+def done_at(folder: Path, rank: int) -> str:
+    """The line that ended the work of this rank; "" where it came to its end, or has not."""
+    with suppress(OSError):
+        return (folder / f"rank-{rank}.done").read_text(encoding="utf-8")
+    return ""
+
+
+def has_failed(folder: Path, rank: int) -> bool:
+    """Whether this rank has left a failure."""
+    return (folder / f"rank-{rank}.json").exists()
+
+
 def traceback_file(folder: Path, rank: int) -> Path:
     """Where the whole traceback of a rank lies."""
     return folder / f"rank-{rank}.traceback.txt"
@@ -88,6 +106,11 @@ def traceback_file(folder: Path, rank: int) -> Path:
 def crash_file(folder: Path, rank: int) -> Path:
     """Where a rank that dies of SIGSEGV, SIGABRT or the like leaves its Python stack; empty if it does not."""
     return folder / f"rank-{rank}.crash.txt"
+
+
+def stack_file(folder: Path, rank: int) -> Path:
+    """Where a rank writes its stacks when a signal asks for them: some machines forbid to read them from outside."""
+    return folder / f"rank-{rank}.stacks"
 
 
 def _replace(path: Path, text: str) -> None:

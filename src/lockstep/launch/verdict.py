@@ -1,7 +1,7 @@
 """From what the ranks left behind to one readable block and one exit code. Pure: no files, no processes, no clock."""
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lockstep.core.outcome import Exit
@@ -14,7 +14,8 @@ class RankEnd:
     """How the process of a rank ended, as its launcher saw it.
 
     code: exit code, negative for a signal, None if the launcher had to end it. done: its work was complete.
-    time_ns: when it was last seen alive. where: the user's frame it crashed in, if it left one.
+    time_ns: when it was last seen alive. where: the user's frame it crashed in, if it left one. killer: who sent
+    SIGKILL, as far as the kernel tells.
     """
 
     rank: int
@@ -22,6 +23,7 @@ class RankEnd:
     done: bool = False
     time_ns: int = 0
     where: str = ""
+    killer: str = ""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,13 @@ class Verdict:
     exit: Exit
 
 
-def judge(failures: Sequence[Failure], ends: Sequence[RankEnd], logs: str = "") -> Verdict:
+def judge(
+    failures: Sequence[Failure],
+    ends: Sequence[RankEnd],
+    logs: str = "",
+    alarm: Failure | None = None,
+    activities: Mapping[int, str] | None = None,
+) -> Verdict:
     """Which rank failed first, where, what became of the others, what to try next.
 
     A cause of its own beats a lost connection, which only says that another rank was gone; then the earliest counts.
@@ -41,10 +49,14 @@ def judge(failures: Sequence[Failure], ends: Sequence[RankEnd], logs: str = "") 
         failures: the records that ranks left.
         ends: one for every rank of the run.
         logs: where the user finds more, named at the end.
+        alarm: what the launcher saw from outside; it comes before all that ranks say.
+        activities: what each rank did shortly before, {rank: words}.
     """
     told = {failure.rank: failure for failure in failures}
     silent = {end.rank: _silent(end) for end in ends if end.rank not in told and _failed(end)}
     causes = sorted((told | silent).values(), key=lambda it: (it.kind == "consequence", it.time_ns, it.rank))
+    if alarm is not None and not (causes and causes[0].explained):
+        causes = [alarm, *(cause for cause in causes if cause.rank != alarm.rank)]
     if not causes:
         return Verdict(_aborted(ends), Exit.DONE)
     first = causes[0]
@@ -52,7 +64,7 @@ def judge(failures: Sequence[Failure], ends: Sequence[RankEnd], logs: str = "") 
     if first.explained:
         lead = first.message if len(same) == len(ends) else f"{_ranks(same).capitalize()}: {_said(first)}"
         return Verdict(lead, _exit_of(first))
-    return Verdict(_block(first, causes, ends, logs), _exit_of(first))
+    return Verdict(_block(first, causes, ends, logs, activities or {}), _exit_of(first))
 
 
 def describe(failure: Failure, num_ranks: int) -> str:
@@ -60,7 +72,7 @@ def describe(failure: Failure, num_ranks: int) -> str:
     who = f"Rank {failure.rank}: " if num_ranks > 1 else ""
     if failure.explained or failure.kind == "interrupt":
         return who + _said(failure) if who else failure.message
-    return _block(failure, [failure], [RankEnd(rank, None) for rank in range(num_ranks)], "", alone=True)
+    return _block(failure, [failure], [RankEnd(rank, None) for rank in range(num_ranks)], "", {}, alone=True)
 
 
 def _said(failure: Failure) -> str:
@@ -90,7 +102,9 @@ def _failed(end: RankEnd) -> bool:
 def _silent(end: RankEnd) -> Failure:
     """A failure for a rank that left no record: it was killed, crashed or left by itself."""
     assert end.code is not None
-    if end.code < 0:
+    if end.code == -signal.SIGKILL and end.killer:
+        message = f"was killed by SIGKILL: {end.killer}"
+    elif end.code < 0:
         message = signal_text(end.code)
     elif end.code == 0:
         message = "left early: its process ended with code 0 before its work was done"
@@ -105,7 +119,13 @@ def _exit_of(first: Failure) -> Exit:
 
 
 def _block(
-    first: Failure, causes: Sequence[Failure], ends: Sequence[RankEnd], logs: str, *, alone: bool = False
+    first: Failure,
+    causes: Sequence[Failure],
+    ends: Sequence[RankEnd],
+    logs: str,
+    activities: Mapping[int, str],
+    *,
+    alone: bool = False,
 ) -> str:
     who = f"Rank {first.rank}" if len(ends) > 1 else "The run"
     if first.kind == "consequence":
@@ -113,15 +133,17 @@ def _block(
         lead = f"{who} lost its connection to the other ranks: {first.message}"
         if left:
             lead = f"{_ranks(left).capitalize()} ended before the others, which still waited: {first.message}"
+    elif first.kind == "stall":
+        lead = first.message
     elif first.kind == "exit":
         lead = f"{who} {first.message}"
     else:
         lead = f"{who} failed{'' if len(causes) == 1 else ' first'}: {first.message}"
     parts = (
         ("Where", first.where),
-        ("While", first.phase),
-        ("Others", "" if alone else _others(first, causes, ends)),
-        ("Next", next_step(first)),
+        ("While", first.phase or (_last_seen(first, activities) if first.kind == "exit" else "")),
+        ("Others", "" if alone else first.others or _others(first, causes, ends, activities)),
+        ("Next", first.advice or next_step(first)),
         ("Logs", logs),
     )
     lines = [lead] + [f"  {label}: {text}" for label, text in parts if text]
@@ -130,7 +152,13 @@ def _block(
     return "\n".join(lines)
 
 
-def _others(first: Failure, causes: Sequence[Failure], ends: Sequence[RankEnd]) -> str:
+def _last_seen(first: Failure, activities: Mapping[int, str]) -> str:
+    """What a rank did that could not say it itself."""
+    seen = activities.get(first.rank, "")
+    return seen.removeprefix("was in ") if seen.startswith("was in ") else ""
+
+
+def _others(first: Failure, causes: Sequence[Failure], ends: Sequence[RankEnd], activities: Mapping[int, str]) -> str:
     """What became of every rank but the first, as far as it is known."""
     by_rank = {cause.rank: cause for cause in causes}
     groups: dict[str, list[int]] = {}
@@ -141,11 +169,17 @@ def _others(first: Failure, causes: Sequence[Failure], ends: Sequence[RankEnd]) 
         if cause is None:
             became = "done" if end.done else "ended by the launcher"
         elif cause.kind == "consequence":
-            became = "lost the connection (a consequence)"
+            became = (
+                "lost the connection, a consequence"
+                if end.rank in activities
+                else "lost the connection (a consequence)"
+            )
         elif cause.message == first.message:
             became = "the same"
         else:
             became = cause.message.split("\n")[0]
+        if end.rank in activities and (cause is None or cause.kind == "consequence") and not end.done:
+            became = f"{activities[end.rank]} ({became})"
         groups.setdefault(became, []).append(end.rank)
     return "; ".join(f"{_ranks(ranks)}: {became}" for became, ranks in groups.items())
 

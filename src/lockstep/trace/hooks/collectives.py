@@ -15,7 +15,7 @@ from torch.distributed import distributed_c10d as c10d
 from lockstep.trace.events import Collective, Group
 from lockstep.trace.recorder import Recorder
 
-_NAMES = [
+NAMES = [
     "all_reduce",
     "broadcast",
     "barrier",
@@ -66,7 +66,7 @@ def install(recorder: Recorder) -> None:
     """Hook torch.distributed."""
     groups = _Groups()
     counter = iter(range(1 << 62))
-    for name in _NAMES:
+    for name in NAMES:
         if hasattr(c10d, name):
             _patch(recorder, name, partial(_collective, _OLD_NAMES.get(name, name), recorder, groups, counter))
     _patch(recorder, "init_process_group", lambda original: _init(original, recorder))
@@ -123,7 +123,7 @@ def _collective(
                 raise
         # The call has been told before it was made, in case it never returns; this is its end.
         with recorder.ours:
-            tensor = _tensor(args, kwargs) if result is None and event.given else None
+            tensor = tensor_of(args, kwargs) if result is None and event.given else None
             recorder.emit(replace(event, done=True, got=_values(tensor) if tensor is not None else ()))
         return result
 
@@ -132,7 +132,7 @@ def _collective(
 
 def _event(call: Collective, args: tuple[Any, ...], kwargs: dict[str, Any], groups: _Groups) -> Collective:
     name = call.op
-    tensor = _tensor(args, kwargs)
+    tensor = tensor_of(args, kwargs)
     group, ranks = groups.of(
         kwargs.get("group", next((one for one in args if isinstance(one, dist.ProcessGroup)), None))
     )
@@ -164,7 +164,7 @@ def _reduction(name: str, reduce: Any) -> str:
     return "sum" if reduce is None else str(reduce).rpartition(".")[2].lower()
 
 
-def _tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+def tensor_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
     """The tensor of this rank that goes in: for all_gather and the like the second one."""
     found = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)]
     return found[-1] if found else None

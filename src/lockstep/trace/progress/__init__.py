@@ -1,0 +1,5 @@
+"""How far every rank is, marked in shared memory as it runs: what a watchdog reads without asking the rank."""
+
+from lockstep.trace.progress.board import Board, Entry, Marks, Phase, Reading
+
+__all__ = ["Board", "Entry", "Marks", "Phase", "Reading"]
