@@ -113,6 +113,35 @@ def test_show_config_prints_what_would_run_and_starts_nothing(here: Path, capsys
     assert sorted(path.name for path in folder.iterdir()) == ["config.yaml", "manifest.json"]
 
 
+@pytest.mark.parametrize("start", ["new", "resume", "either"])
+@pytest.mark.parametrize("restart", [0, 1])
+@pytest.mark.parametrize("saved", [False, True])
+def test_where_a_start_begins(
+    here: Path, monkeypatch: pytest.MonkeyPatch, start: Any, restart: int, saved: bool
+) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(restart))
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "2")
+    folder = here / "run"
+    (folder / "checkpoints" / ("step-00000120" if saved else ".writing-step-00000120")).mkdir(parents=True)
+    found, resume, story = module._start(load_config(None, ["recipe=points"]), folder, start)
+    assert found == folder
+    assert resume == (start == "resume" or (saved and (restart > 0 or start == "either")))
+    begun = "from step 120" if saved else "from the beginning"
+    assert story == ([f"restart 1 of 2: {begun}"] if restart else [])
+
+
+def test_a_restart_without_a_folder_takes_that_of_the_config(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under torchrun: each start gets the same command line."""
+    (here / "run" / "checkpoints" / "step-00000120").mkdir(parents=True)
+    named, unnamed = (load_config(None, ["recipe=points", *more]) for more in (["run.dir=run"], []))
+    with pytest.raises(UserError, match="holds a run already"):
+        module._start(named, None, "new")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert module._start(named, None, "new") == (Path("run"), True, ["restart 1 of 1: from step 120"])
+    _, resume, story = module._start(unnamed, None, "new")
+    assert not resume and story[1] == "the run before had no run.dir=FOLDER to be found by"
+
+
 def test_default_number_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 

@@ -3,14 +3,15 @@
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from lockstep.core.errors import UserError, explain
+from lockstep.core.errors import Preempted, UserError, explain
 from lockstep.core.outcome import Exit
+from lockstep.core.wish import Wish
 from lockstep.runtime.config import Config, changes, dump_config, load_config
 
 if TYPE_CHECKING:
@@ -19,55 +20,77 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs")
 
+Start = Literal["new", "resume", "either"]
+"""`either`: go on with the run in the folder where it has saved, and start it where it has not."""
+
 
 def train(
     config_path: Path | None,
     overrides: Sequence[str],
-    nproc: int | None,
+    wish: Wish,
     max_steps: int | None,
     resume: str | None,
     show_config: bool,
+    either: bool = False,
 ) -> Exit:
     """Train as the config says.
 
     Args:
         config_path: a YAML file, None for the recipe's own defaults.
         overrides: `key=value` items.
-        nproc: ranks on this machine, None for all GPUs, or on a CPU at most 2.
+        wish: ranks, machines, restarts. Without a number of ranks: all GPUs, or on a CPU at most 2.
         max_steps: optimizer steps to stop at this time; not a part of the run's config.
         resume: folder of a run to go on with; empty for the newest under `runs/`; None for a new run.
         show_config: print the resolved config and do nothing else.
+        either: start the run in `run.dir`, or go on with it where it has saved.
     """
     folder = None if resume is None else resumed_folder(resume)
     config = resolve(config_path, overrides, folder)
+    start: Start = "resume" if folder else "new"
+    if either:
+        start, folder = "either", lasting_folder(config, folder)
     if show_config:
         limit = [] if max_steps is None else [f"stop.max_steps={max_steps}"]
-        print(dump_config(resolve(config_path, [*overrides, *limit], folder)), end="")
+        print(dump_config(resolve(config_path, [*overrides, *limit], None if either else folder)), end="")
         return Exit.DONE
     from lockstep.recipes.resolve import check_recipe_name
-    from lockstep.runtime.world import default_ranks, launched
+    from lockstep.runtime.world import launched
 
     check_recipe_name(config.recipe)
-    notes = changes(load_config(folder / "config.yaml", []), config) if folder else []
+    held = folder / "config.yaml" if folder else Path()
+    notes = changes(load_config(held, []), config) if held.is_file() else []
     if launched():
         from lockstep.launch import run_as_rank
 
-        run_as_rank(train_rank, (config, folder, folder is not None, notes, "torchrun", max_steps))
-    run_dir = folder or new_run_dir(config)
+        run_as_rank(train_rank, (config, folder, start, notes, "torchrun", max_steps))
+    return _launch(config, folder, (start, notes, "lockstep train", max_steps), wish)
+
+
+def _launch(config: Config, folder: Path | None, rest: tuple[Any, ...], wish: Wish) -> Exit:
     # The ranks are forked from here and share what is imported by then.
     import lockstep.runtime.training  # noqa: F401
     from lockstep.launch import launch_local
+    from lockstep.launch.facts import flat, versions
+    from lockstep.launch.supervision import supervise
+    from lockstep.launch.where import who_takes_part
+    from lockstep.runtime.world import default_ranks
 
+    nodes, nproc = who_takes_part(wish)
+    # Of several machines, that of rank 0 names the folder for all, and for every restart.
+    run_dir = folder or (new_run_dir(config) if nodes.node == 0 else None)
+    facts = {**versions(), **flat(config.model_dump(mode="json"))}
+    work_dir = run_dir or Path(config.run.dir or RUNS)
     try:
         return launch_local(
             train_rank,
-            (config, run_dir, folder is not None, notes, "lockstep train", max_steps),
+            (config, run_dir, *rest),
             nproc or default_ranks(config.run.device),
-            work_dir=run_dir,
+            work_dir=work_dir,
+            supervision=supervise(wish, nodes, facts, saves=True),
         )
     finally:
         with suppress(OSError):
-            run_dir.rmdir()  # only where no rank has put anything there
+            work_dir.rmdir()  # only where no rank has put anything there
 
 
 def resolve(config_path: Path | None, overrides: Sequence[str], folder: Path | None) -> Config:
@@ -84,33 +107,68 @@ def resolve(config_path: Path | None, overrides: Sequence[str], folder: Path | N
 def train_rank(
     config: Config,
     run_dir: Path | None,
-    resume: bool,
+    start: Start,
     notes: Sequence[str],
     launch: str,
     max_steps: int | None = None,
 ) -> None:
-    """What every rank runs. Without a folder (torchrun), rank 0 names it for all."""
-    from lockstep.recipes.resolve import load_recipe
-    from lockstep.runtime.logs import log, rank_logs
-    from lockstep.runtime.training import fit, prepare_folder
+    """What every rank runs. Without a folder (torchrun), rank 0 names it for all.
+
+    Raises:
+        Preempted: where the ranks were asked to stop, and have saved.
+    """
+    from lockstep.runtime.stopping import stop_signals
     from lockstep.runtime.world import World
 
     run = config.run
-    with World.enter(run.device, run.threads, config.parallel.timeout_s) as world:
+    with stop_signals() as signalled, World.enter(run.device, run.threads, config.parallel.timeout_s) as world:
         _same_config(world, config)
-        run_dir = _agreed_folder(world, config, run_dir)
+        summary = _train(world, config, run_dir, start, notes, launch, max_steps, _either(signalled))
+        if summary.ending == "preempted":
+            # Rank 0 is the last to be ready, with its save. A rank that left before would end it.
+            world.barrier()
+    if summary.ending == "preempted":
+        raise Preempted(
+            f"Preempted after saving step {summary.step}: go on with"
+            f" `{_bin_folder()}lockstep train --resume {summary.run_dir}`."
+        )
+
+
+def _train(
+    world: "World",
+    config: Config,
+    run_dir: Path | None,
+    start: Start,
+    notes: Sequence[str],
+    launch: str,
+    max_steps: int | None,
+    stop_asked: Callable[[], bool],
+) -> "Summary":
+    from lockstep.recipes.resolve import load_recipe
+    from lockstep.runtime.logs import log, rank_logs
+    from lockstep.runtime.training import fit, prepare_folder
+
+    run_dir, resume, story = _agreed_start(world, config, run_dir, start)
+    if world.is_main:
+        prepare_folder(run_dir, config, resume)
+    world.barrier()
+    with rank_logs(run_dir / "logs", world.rank, config.log.all_ranks):
+        recipe = load_recipe(config.recipe, config.options)
         if world.is_main:
-            prepare_folder(run_dir, config, resume)
-        world.barrier()
-        with rank_logs(run_dir / "logs", world.rank, config.log.all_ranks):
-            recipe = load_recipe(config.recipe, config.options)
-            if world.is_main:
-                log.info("run: %s", run_dir)
-                for note in notes:
-                    log.info("changed since the save: %s", note)
-            summary = fit(recipe, config, world, run_dir, resume, launch, max_steps)
-            if world.is_main:
-                _farewell(run_dir, summary)
+            log.info("run: %s", run_dir)
+            for note in [*story, *(f"changed since the save: {note}" for note in notes)]:
+                log.info(note)
+        summary = fit(recipe, config, world, run_dir, resume, launch, max_steps, stop_asked=stop_asked)
+        if world.is_main:
+            _farewell(run_dir, summary)
+    return summary
+
+
+def _either(signalled: Callable[[], bool]) -> Callable[[], bool]:
+    """Whether a signal came to this rank, or its launcher asks it to stop by a channel of its own."""
+    from lockstep.launch import stop_asked
+
+    return lambda: signalled() or stop_asked()
 
 
 def _same_config(world: "World", config: Config) -> None:
@@ -124,20 +182,59 @@ def _same_config(world: "World", config: Config) -> None:
         raise UserError(explain(seen, "one config for all ranks", next_step="name the config and the run's folder"))
 
 
-def _agreed_folder(world: "World", config: Config, run_dir: Path | None) -> Path:
-    if run_dir is not None:
-        return run_dir
-    named: Path | UserError | None = None
+def _agreed_start(world: "World", config: Config, run_dir: Path | None, start: Start) -> tuple[Path, bool, list[str]]:
+    """The run's folder, whether to go on with what it has saved, and what to tell; rank 0 looks for all."""
+    found: tuple[Path, bool, list[str]] | UserError | None = None
     if world.is_main:
         try:
-            named = new_run_dir(config)
+            found = _start(config, run_dir, start)
         except UserError as error:
-            named = error
-    named = world.broadcast(named)
-    if isinstance(named, UserError):
-        raise named
-    assert named is not None
-    return named
+            found = error
+    found = world.broadcast(found)
+    if isinstance(found, UserError):
+        raise found
+    assert found is not None
+    return found
+
+
+def _start(config: Config, run_dir: Path | None, start: Start) -> tuple[Path, bool, list[str]]:
+    from lockstep.runtime.state.checkpoint import step_of
+    from lockstep.runtime.world import restarts
+
+    number, most = restarts()
+    again = number > 0 or start == "either"
+    unnamed = run_dir is None and config.run.dir is None
+    if run_dir is None:
+        run_dir = Path(config.run.dir) if config.run.dir is not None and again else new_run_dir(config)
+    checkpoints = saved(run_dir)
+    resume = start == "resume" or (again and bool(checkpoints))
+    if not number:
+        return run_dir, resume, []
+    begun = f"from step {step_of(checkpoints[0])}" if resume and checkpoints else "from the beginning"
+    hint = ["the run before had no run.dir=FOLDER to be found by"] if unnamed else []
+    return run_dir, resume, [f"restart {number} of {max(number, most)}: {begun}", *hint]
+
+
+def saved(run_dir: Path) -> list[Path]:
+    """The checkpoints of a run, newest first."""
+    from lockstep.runtime.state.checkpoint import listing
+
+    return listing(run_dir / "checkpoints")
+
+
+def lasting_folder(config: Config, resumed: Path | None) -> Path:
+    """The folder of a run that the same command starts and goes on with.
+
+    Raises:
+        UserError: where `run.dir` does not name it, or `--resume` names another.
+    """
+    if resumed is not None:
+        seen, must = "both --resume and --resume-or-start", "--resume goes on with a run that is there"
+        raise UserError(explain(seen, must, next_step="with --resume-or-start, run.dir=FOLDER names the run"))
+    if config.run.dir is None:
+        must = "the next start has to find the run again"
+        raise UserError(explain("--resume-or-start without a folder", must, next_step="set run.dir=FOLDER"))
+    return Path(config.run.dir)
 
 
 def _farewell(run_dir: Path, summary: "Summary") -> None:
@@ -145,6 +242,8 @@ def _farewell(run_dir: Path, summary: "Summary") -> None:
 
     bin_folder = _bin_folder()
     log.info("%s at step %d; checkpoints: %s", summary.ending, summary.step, run_dir / "checkpoints")
+    if summary.ending == "preempted":  # how to go on is the last word of the command
+        return
     if (run_dir / "tensorboard").is_dir():
         log.info("TensorBoard: %stensorboard --logdir %s", bin_folder, run_dir / "tensorboard")
     more = " stop.epochs=N" if summary.ending == "done" else ""

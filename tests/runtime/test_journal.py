@@ -99,3 +99,9 @@ def test_a_number_that_is_not_finite_is_null_for_strict_readers(tmp_path: Path) 
     journal.close()
     line = (tmp_path / "metrics.jsonl").read_text()
     assert json.loads(line, parse_constant=None) == {"step": 1, "loss": None, "memory_mib": [1.0, None], "lr": 0.5}
+
+
+def test_an_evaluation_that_is_done_again_is_dropped(tmp_path: Path) -> None:
+    lines = ['{"step": 5, "val/loss": 2.0}\n', '{"step": 6, "loss": 1.0}\n', '{"step": 6, "val/loss": 1.5}\n']
+    assert kept_lines("".join(lines), 6, evaluated=True) == lines
+    assert kept_lines("".join(lines), 6, evaluated=False) == lines[:2]

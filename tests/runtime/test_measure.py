@@ -25,10 +25,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def session(others: list[list[float]] | None = None, comm: tuple[float, float] = (0.0, 0.0), scale: float = 1.0) -> Any:
+def session(
+    others: list[Any] | None = None,
+    comm: tuple[float, float] = (0.0, 0.0),
+    scale: float = 1.0,
+    notes: dict[str, Any] | None = None,
+) -> Any:
     """In place of a session; `others` is what further ranks say."""
     return SimpleNamespace(
-        world=SimpleNamespace(gather=lambda mine: [mine, *(others or [])], device=torch.device("cpu")),
+        world=SimpleNamespace(
+            gather=lambda mine: [mine, *(others or [])],
+            device=torch.device("cpu"),
+            rank=0,
+            num_ranks=1 + len(others or []),
+        ),
+        state=SimpleNamespace(notes=notes or {}),
         replica=SimpleNamespace(communication_s=lambda: comm),
         precision=SimpleNamespace(scaler=SimpleNamespace(get_scale=lambda: scale)),
     )
@@ -139,3 +150,32 @@ def test_an_interval_begins_anew(clock: Clock) -> None:
         found = numbers(meter.summary())
     assert (found["loss"], found["grad_norm"], found["lr"], found["scale"]) == (1.0, 0.25, 0.025, 1024.0)
     assert (found["samples_per_s"], found["data_share"]) == (4.0, 0.25)
+
+
+def test_an_interval_goes_on_where_a_checkpoint_was_saved_in_it(clock: Clock) -> None:
+    whole, first = Meter(session()), Meter(session())
+    assert first.interval() is None
+    for meter in (whole, first):
+        meter.stepped(result(loss=6.1, count=3.0), 4)
+        meter.stepped(result(loss=0.7, count=2.0), 4)
+    later = Meter(session(notes={"interval": first.interval()}))
+    assert later.pending
+    for meter in (whole, later):
+        meter.stepped(result(loss=2.9, count=4.0), 4)
+    values = [meter.summary() for meter in (whole, later)]
+    assert values[0]["loss"] == values[1]["loss"] == (6.1 + 0.7 + 2.9) / 9
+    assert not later.pending and later.interval() is None
+
+
+def test_an_interval_without_a_further_step_is_told_all_the_same(clock: Clock) -> None:
+    first = Meter(session())
+    first.stepped(result(loss=6.0, count=3.0), 4)
+    later = Meter(session(notes={"interval": first.interval()}))
+    values = later.summary()
+    assert (values["loss"], values["lr"], values["grad_norm"], values["samples_per_s"]) == (2.0, 0.1, 0.5, 0.0)
+
+
+def test_an_interval_of_more_ranks_is_summed_once(clock: Clock) -> None:
+    one = {"sums": {"ce": 1.0}, "counts": {"ce": 6.0}, "weights": {"ce": 1.0}, "grad_norm": 0.5, "lr": 0.1}
+    later = Meter(session(notes={"interval": [one, one, one]}))
+    assert later.summary()["loss"] == 0.5

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from lockstep.core.errors import RunError, UserError
-from lockstep.runtime.world import Place, World, _bind, launched, num_cores
+from lockstep.runtime.world import Place, World, _bind, launched, num_cores, restarts
 from tests.ranks import run_ranks
 
 NAMES = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"]
@@ -204,3 +204,15 @@ def test_port_0_is_refused_instead_of_waited_for(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv(name, value)
     with pytest.raises(UserError, match="MASTER_PORT is 0"), World.enter(device="cpu"):
         pass
+
+
+@pytest.mark.parametrize(("variables", "found"), [({}, (0, 0)), ({"COUNT": "1", "MAX": "3"}, (1, 3))])
+def test_restarts_are_those_of_the_launcher(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], found: tuple[int, int]
+) -> None:
+    names = {"COUNT": "TORCHELASTIC_RESTART_COUNT", "MAX": "TORCHELASTIC_MAX_RESTARTS"}
+    for short, name in names.items():
+        monkeypatch.delenv(name, raising=False)
+        if short in variables:
+            monkeypatch.setenv(name, variables[short])
+    assert restarts() == found

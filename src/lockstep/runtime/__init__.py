@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lockstep.runtime.recipe import Batching, Labels, Recipe
     from lockstep.runtime.state.position import Position
     from lockstep.runtime.state.saver import Saver, State, find_checkpoint
+    from lockstep.runtime.stopping import stop_signals
     from lockstep.runtime.streams import seed_rank_step, shared_stream
     from lockstep.runtime.training import Summary, fit
     from lockstep.runtime.world import World
@@ -35,6 +36,7 @@ _HOMES = {
     "recipe": ("Batching", "Labels", "Recipe"),
     "state.position": ("Position",),
     "state.saver": ("Saver", "State", "find_checkpoint"),
+    "stopping": ("stop_signals",),
     "streams": ("seed_rank_step", "shared_stream"),
     "world": ("World",),
 }
@@ -67,6 +69,7 @@ __all__ = [
     "masked_term",
     "seed_rank_step",
     "shared_stream",
+    "stop_signals",
     "sync_buffers",
     "synchronise",
     "total_loss",

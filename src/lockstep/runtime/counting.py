@@ -16,6 +16,8 @@ from lockstep.runtime.world import World
 
 Kind = Literal["carried", "known", "returned"]
 
+_STOP = "\0stop"  # no term has such a name
+
 
 @dataclass(frozen=True)
 class Counting:
@@ -58,13 +60,13 @@ class Counting:
             return Counting("carried", scale)
         return Counting("known" if known is not None else "returned", scale)
 
-    def start(self, recipe: Recipe, hosts: Sequence[Any], world: World) -> "StepCounts":
-        """The counts of one step over this rank's micro-batches."""
+    def start(self, recipe: Recipe, hosts: Sequence[Any], world: World, stop: bool = False) -> "StepCounts":
+        """The counts of one step over this rank's micro-batches; a wish to stop travels with those that are summed."""
         if self.kind == "carried":
             return CarriedCount(self.scale)
         if self.kind == "known":
-            return KnownCounts(recipe, hosts, world)
-        return ReturnedCounts(self.scale, len(hosts), world)
+            return KnownCounts(recipe, hosts, world, stop)
+        return ReturnedCounts(self.scale, len(hosts), world, stop)
 
 
 def _whole(count: Count) -> bool:
@@ -72,9 +74,10 @@ def _whole(count: Count) -> bool:
 
 
 class StepCounts(ABC):
-    """The counts of one optimizer step."""
+    """The counts of one optimizer step. `stop`: whether any rank had the wish to, once the counts are summed."""
 
     waited_s = 0.0
+    stop = False
 
     @abstractmethod
     def totals(self, terms: Mapping[str, Term]) -> Mapping[str, float]:
@@ -120,12 +123,12 @@ class CarriedCount(StepCounts):
 class KnownCounts(StepCounts):
     """Counts that the batches tell, on their way while the forward runs."""
 
-    def __init__(self, recipe: Recipe, hosts: Sequence[Any], world: World) -> None:
+    def __init__(self, recipe: Recipe, hosts: Sequence[Any], world: World, stop: bool = False) -> None:
         sums: dict[str, float] = {}
         for host in hosts:
             for name, count in (recipe.counts(host) or {}).items():
                 sums[name] = sums.get(name, 0.0) + float(count)
-        self._coming = CountSum(sums, world)
+        self._coming = CountSum({**sums, _STOP: float(stop)}, world)
         self._totals: dict[str, float] | None = None
 
     def totals(self, terms: Mapping[str, Term]) -> Mapping[str, float]:
@@ -133,6 +136,7 @@ class KnownCounts(StepCounts):
         if self._totals is None:
             start = time.perf_counter()
             self._totals = self._coming.wait()
+            self.stop = self._totals.pop(_STOP) > 0
             self.waited_s += time.perf_counter() - start
         if terms.keys() != self._totals.keys():
             raise UserError(_changed(terms))
@@ -147,8 +151,8 @@ class KnownCounts(StepCounts):
 class ReturnedCounts(StepCounts):
     """Counts that only the loss tells. One term is divided by a stand-in until the last forward has told it all."""
 
-    def __init__(self, scale: float, num_micro: int, world: World) -> None:
-        self.scale, self.num_micro, self.world = scale, num_micro, world
+    def __init__(self, scale: float, num_micro: int, world: World, stop: bool = False) -> None:
+        self.scale, self.num_micro, self.world, self._wish = scale, num_micro, world, stop
         self._mine: dict[str, float] = {}
         self._totals: dict[str, float] | None = None
 
@@ -174,7 +178,8 @@ class ReturnedCounts(StepCounts):
 
     def _sum(self) -> dict[str, float]:
         start = time.perf_counter()
-        self._totals = CountSum(self._mine, self.world).wait()
+        self._totals = CountSum({**self._mine, _STOP: float(self._wish)}, self.world).wait()
+        self.stop = self._totals.pop(_STOP) > 0
         self.waited_s += time.perf_counter() - start
         return self._totals
 

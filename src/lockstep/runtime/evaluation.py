@@ -1,6 +1,6 @@
 """Evaluation that gives the same number at every N: whole batches dealt out, states merged in the order of batches."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +11,7 @@ from lockstep.runtime.data.transfer import ahead
 from lockstep.runtime.loss import Term, checked_terms
 from lockstep.runtime.precision import Precision
 from lockstep.runtime.recipe import Recipe
+from lockstep.runtime.stopping import Agreement, GivenUp
 from lockstep.runtime.world import World
 
 if TYPE_CHECKING:
@@ -152,10 +153,11 @@ def evaluate(
     model: nn.Module,
     recipe: Recipe,
     batches: Iterable[Any],
-    numbers: Iterable[int],
+    numbers: Collection[int],
     world: World,
     precision: Precision,
     channels_last: bool = False,
+    stop_asked: Callable[[], bool] | None = None,
 ) -> dict[str, float]:
     """Loss and metrics over a whole evaluation set.
 
@@ -167,27 +169,50 @@ def evaluate(
         world: the ranks; all call this together.
         precision: the format of the forward.
         channels_last: as in training.
+        stop_asked: whether this rank was asked to stop; None where nobody asks.
 
     Returns:
         `val/loss`, `val/<metric>`; equal on every rank and to the last digit at every N.
+
+    Raises:
+        GivenUp: on all ranks, where one was asked to stop between two batches.
     """
     merged = [MergedMetric(f"val/{name}", metric) for name, metric in recipe.metrics().items()]
     metrics = {one.name.removeprefix("val/"): one.metric.to(world.device) for one in merged}
     losses: list[tuple[int, dict[str, Term]]] = []
     training = model.training
     model.eval()
-    pairs = ahead(batches, world.device, precision.dtype, channels_last)
-    for number, (_, batch) in zip(numbers, pairs, strict=True):
-        with precision.autocast():
-            terms = checked_terms(recipe.evaluate(model, batch, metrics), type(recipe).__name__)
-        losses.append((number, terms))
-        for metric in merged:
-            metric.take(number)
-    model.train(training)
+    pairs = ahead(_until_stopped(batches, numbers, world, stop_asked), world.device, precision.dtype, channels_last)
+    try:
+        for number, (_, batch) in zip(numbers, pairs, strict=True):
+            with precision.autocast():
+                terms = checked_terms(recipe.evaluate(model, batch, metrics), type(recipe).__name__)
+            losses.append((number, terms))
+            for metric in merged:
+                metric.take(number)
+    finally:
+        model.train(training)
     result = _mean_losses(in_order(world.gather(_plain(losses))))
     for metric in merged:
         result |= metric.compute(world)
     return result
+
+
+def _until_stopped(
+    batches: Iterable[Any], numbers: Collection[int], world: World, stop_asked: Callable[[], bool] | None
+) -> Iterator[Any]:
+    """The batches; all ranks give up before the same one. One rank may have a batch more than another."""
+    if stop_asked is None:
+        yield from batches
+        return
+    common = min(world.gather(len(numbers)))
+    agreement = Agreement(world, stop_asked)
+    for i, batch in enumerate(batches):
+        if i < common and agreement.stop():
+            agreement.close()
+            raise GivenUp
+        yield batch
+    agreement.close()
 
 
 Numbers = tuple[float, float, float]

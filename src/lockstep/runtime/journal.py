@@ -25,12 +25,20 @@ class Journal:
         tensorboard: `auto` writes it where the package is installed.
         resumed_at: optimizer steps done by the checkpoint a run goes on from; what was logged after it is dropped,
             since those steps are done again.
+        evaluated: whether that checkpoint was saved after the evaluation of its step; if not, it is done again too.
     """
 
-    def __init__(self, folder: Path, tensorboard: Literal["auto", "on", "off"], resumed_at: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        tensorboard: Literal["auto", "on", "off"],
+        resumed_at: int | None = None,
+        evaluated: bool = True,
+    ) -> None:
         path = folder / "metrics.jsonl"
         if resumed_at is not None and path.exists():
-            write_text(path, "".join(kept_lines(path.read_text(encoding="utf-8", errors="replace"), resumed_at)))
+            text = path.read_text(encoding="utf-8", errors="replace")
+            write_text(path, "".join(kept_lines(text, resumed_at, evaluated)))
         self._file = path.open("a", encoding="utf-8")
         self._board: Any = None
         self._warned = False
@@ -96,12 +104,15 @@ def tensorboard_wanted(choice: Literal["auto", "on", "off"]) -> bool:
     return choice != "off" and installed
 
 
-def kept_lines(text: str, resumed_at: int) -> list[str]:
-    """The whole lines of a metrics.jsonl up to a step."""
+def kept_lines(text: str, resumed_at: int, evaluated: bool = True) -> list[str]:
+    """The whole lines of a metrics.jsonl up to a step, with or without its evaluation."""
     kept = []
     for line in text.splitlines(keepends=True):
         try:
-            early = json.loads(line)["step"] <= resumed_at
+            record = json.loads(line)
+            early = record["step"] < resumed_at or (
+                record["step"] == resumed_at and (evaluated or "val/loss" not in record)
+            )
         except (ValueError, KeyError, TypeError):
             continue
         if early and line.endswith("\n"):

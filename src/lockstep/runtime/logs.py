@@ -26,7 +26,7 @@ def rank_logs(folder: Path, rank: int, all_ranks: bool = False) -> Iterator[None
         all_ranks: show what every rank says.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"rank-{rank:05d}.log"
+    path = log_file(folder, rank)
     file = _File(path, encoding="utf-8")
     file.setFormatter(
         logging.Formatter(f"%(asctime)s.%(msecs)03d rank {rank} %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S")
@@ -57,6 +57,11 @@ def rank_logs(folder: Path, rank: int, all_ranks: bool = False) -> Iterator[None
             for handler in handlers:
                 root.removeHandler(handler)
             file.close()
+
+
+def log_file(folder: Path, rank: int) -> Path:
+    """The log file of a rank, whoever writes it."""
+    return folder / f"rank-{rank:05d}.log"
 
 
 @contextmanager

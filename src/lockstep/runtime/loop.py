@@ -16,9 +16,11 @@ from lockstep.runtime.display import Display
 from lockstep.runtime.evaluation import evaluate
 from lockstep.runtime.journal import Journal
 from lockstep.runtime.measure import Meter
+from lockstep.runtime.parallel.same import SameCheck
 from lockstep.runtime.session import Session
 from lockstep.runtime.state.saver import Saver
 from lockstep.runtime.step import MicroBatch, StepResult
+from lockstep.runtime.stopping import GivenUp
 from lockstep.runtime.streams import seed_rank_step
 
 log = logging.getLogger("lockstep")
@@ -33,6 +35,8 @@ class Loop:
         journal: writes the numbers; None on ranks other than 0.
         display: shows them.
         on_step: called after each optimizer step with the steps done.
+        stop_asked: whether this rank was asked to stop; None where nobody asks.
+        preempted: whether the run stops early because a rank was; the same on every rank.
     """
 
     session: Session
@@ -40,32 +44,46 @@ class Loop:
     journal: Journal | None
     display: Display
     on_step: Callable[[int], None] | None = None
+    stop_asked: Callable[[], bool] | None = None
     results: dict[str, float] = field(default_factory=dict)
     stopped_early: bool = False
+    preempted: bool = False
 
     def run(self) -> None:
         """Train until the config says stop; the last state is saved."""
         self.meter = Meter(self.session)
+        session = self.session
+        every = session.config.parallel.check_every
+        self.same = SameCheck(session.model, session.world, every, session.position.step)
         self.stopped_early = self._stale()  # a run that had stopped by itself and is resumed
         try:
+            self._begin()
             while not self._done():
                 self._epoch()
         except Exception as error:
             position = self.session.position
             error.add_note(f"training, epoch {position.epoch + 1}, after step {position.step}")
             raise
-        if self.meter.pending:
-            self._log()
+        self._log_rest()
         self._save()
+
+    def _begin(self) -> None:
+        """What a preempted run has left out, and a request that came before the first step."""
+        if self.session.position.consumed and not self.stopped_early:
+            self._between_steps()
+        if self.stop_asked is not None and not self._done():
+            self.preempted = any(self.session.world.gather(self.stop_asked()))
 
     def _done(self) -> bool:
         position, limit = self.session.position, self.session.max_steps
         trained = position.epoch >= self.session.config.stop.epochs
-        return self.stopped_early or trained or (limit is not None and position.step >= limit)
+        return self.preempted or self.stopped_early or trained or (limit is not None and position.step >= limit)
 
     @property
     def ending(self) -> str:
         """Why the run is over, in a word."""
+        if self.preempted:
+            return "preempted"
         if self.stopped_early:
             return "stopped early"
         return "done" if self.session.position.epoch >= self.session.config.stop.epochs else "stopped"
@@ -80,20 +98,28 @@ class Loop:
         epoch, began_at = session.position.epoch, session.position.step
         for samples, micro_batches in self._steps():
             self._step(samples, micro_batches)
-            if self._every(config.evaluate.every_steps):
-                self._evaluate()
-            if self._every(config.checkpoint.every_steps):
-                self._save()
+            if not self.preempted:
+                self._between_steps()
             if self._done():
                 break
         else:
             if session.position.step == began_at and not session.position.consumed:
                 raise UserError(explain(f"epoch {epoch} has no step", "a global batch of samples", "train_data()"))
-            session.position = session.position.after_epoch()
+            before = session.position
+            session.position = before.after_epoch()
             if config.evaluate.every_epochs and session.position.epoch % config.evaluate.every_epochs == 0:
                 self._evaluate()
-            if config.checkpoint.every_epochs and session.position.epoch % config.checkpoint.every_epochs == 0:
+            if self.preempted:
+                session.position = before  # the epoch ends again, with its evaluation, when the run goes on
+            elif config.checkpoint.every_epochs and session.position.epoch % config.checkpoint.every_epochs == 0:
                 self._save()
+
+    def _between_steps(self) -> None:
+        """The evaluation and the save that are due in the middle of an epoch."""
+        if self._every(self.session.config.evaluate.every_steps):
+            self._evaluate()
+        if self._every(self.session.config.checkpoint.every_steps) and not self.preempted:
+            self._save()
 
     def _every(self, steps: int | None) -> bool:
         return steps is not None and self.session.position.step % steps == 0
@@ -141,6 +167,7 @@ class Loop:
         seed_rank_step(session.config.seed, session.world.rank, before.step)
         result = session.step.run(micro_batches)
         session.position = before.after_step(samples, result.updated)
+        self.same.after(session.position.step)
         self.meter.stepped(result, samples)
         if result.unused - session.unused:
             self._name_unused(result.unused - session.unused)
@@ -149,6 +176,7 @@ class Loop:
         self.display.advance(session.position.step)
         if session.position.step % session.config.log.every_steps == 0:
             self._log()
+        self.preempted = result.stop
         if self.on_step is not None:
             self.on_step(session.position.step)
 
@@ -166,6 +194,11 @@ class Loop:
             skipped = {"skipped": position.skipped, "epoch": position.epoch}
             self.journal.record(position.step, {**values, **skipped})
         self.display.step(position.step, position.epoch, values)
+
+    def _log_rest(self) -> None:
+        """The last, shorter interval; that of a preempted run goes on in the next start."""
+        if self.meter.pending and not self.preempted:
+            self._log()
 
     def _not_finite(self, samples: int, result: StepResult) -> None:
         """All ranks are here together: they skipped the same step."""
@@ -203,9 +236,12 @@ class Loop:
         session.replica.sync_buffers()
         sampler, loader = session.val
         layout = session.config.memory.channels_last
-        self.results = evaluate(
-            session.model, session.recipe, loader, sampler.batches, session.world, session.precision, layout
-        )
+        parts = (session.model, session.recipe, loader, sampler.batches, session.world, session.precision, layout)
+        try:
+            self.results = evaluate(*parts, self.stop_asked)
+        except GivenUp:
+            self.preempted = True
+            return
         if best.metric is not None and best.metric not in self.results:
             must = f"one of {', '.join(sorted(self.results))}"
             raise UserError(explain(f"best.metric={best.metric} is not measured", must, "config"))
@@ -235,6 +271,10 @@ class Loop:
     def _save(self) -> None:
         if self.saver.saved == self.session.position:
             return
+        if self._done():
+            self._log_rest()  # or a resume of this run would have it to log again
         self.session.replica.sync_buffers()
+        interval = self.meter.interval()
+        self.session.state.notes = {} if interval is None else {"interval": interval}
         self.saver.save(self.session.state, self.session.position)
         self.meter.restart()

@@ -3,6 +3,7 @@
 import resource
 import time
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,12 +18,16 @@ class Meter:
     """Gathers what happens between two log lines.
 
     Args:
-        session: of this rank.
+        session: of this rank; an interval that its checkpoint was saved in is gone on with.
+
+    Attributes:
+        pending: whether there were steps since the last summary.
     """
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self._clear()
+        self._take_up()
 
     def _clear(self) -> None:
         self._sums: list[Mapping[str, Tensor]] = []
@@ -31,16 +36,36 @@ class Meter:
         self._samples = self._steps = 0
         self._waited_s = self._counts_s = self._busy_s = 0.0
         self._grad_norm = self._lr = 0.0
+        self.pending = False
         self._since = time.perf_counter()
+
+    def _take_up(self) -> None:
+        """Go on with the interval that a checkpoint was saved in; its seconds are gone."""
+        ranks = self.session.state.notes.pop("interval", None)
+        if ranks is None:
+            return
+        rank, same = self.session.world.rank, len(ranks) == self.session.world.num_ranks
+        # Ranks of another number get the sum of all once, which differs in its last digit at most.
+        shares = [ranks[rank]["sums"]] if same else [one["sums"] for one in ranks] if rank == 0 else []
+        device = self.session.world.device
+        self._sums = [{k: torch.tensor(v, dtype=torch.float64, device=device) for k, v in s.items()} for s in shares]
+        mine = ranks[0]
+        self._counts, self._weights = dict(mine["counts"]), dict(mine["weights"])
+        self._grad_norm, self._lr = mine["grad_norm"], mine["lr"]
+        self.pending = True
+
+    def interval(self) -> list[dict[str, Any]] | None:
+        """What a checkpoint keeps of the interval, by rank; None before its first step. All ranks call it together."""
+        if not self.pending:
+            return None
+        names = sorted(self._weights)
+        sums = {name: float(sum(step[name] for step in self._sums if name in step)) for name in names}
+        mine = {"sums": sums, "counts": self._counts, "weights": dict(self._weights)}
+        return self.session.world.gather({**mine, "grad_norm": self._grad_norm, "lr": self._lr})
 
     def restart(self) -> None:
         """Leave the time since the last step out of the speed: an evaluation or a save went by."""
         self._since = time.perf_counter()
-
-    @property
-    def pending(self) -> bool:
-        """Whether there were steps since the last summary."""
-        return self._steps > 0
 
     def waited(self, seconds: float) -> None:
         """Add time that this rank waited for data."""
@@ -57,6 +82,7 @@ class Meter:
         self._weights = {**self._weights, **result.weights}
         self._samples += samples
         self._steps += 1
+        self.pending = True
         self._counts_s += result.comm_s
         self._grad_norm, self._lr = result.grad_norm, result.lr
 
@@ -90,7 +116,7 @@ class Meter:
             "lr": self._lr,
             "grad_norm": self._grad_norm,
             "scale": float(self.session.precision.scaler.get_scale()),
-            "samples_per_s": self._samples / float(busy.max()),
+            "samples_per_s": self._samples / max(float(busy.max()), 1e-9),
             "data_share": float(data.max()),
             "comm_share": float(comm.max()),
             "memory_mib": memory.tolist(),

@@ -1,6 +1,7 @@
 """Everything one rank trains with, built from the config in the one order that works."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 from lockstep.core.errors import UserError, explain
 from lockstep.runtime.batch import BatchPlan
 from lockstep.runtime.config import Config
+from lockstep.runtime.data.alike import check_alike
 from lockstep.runtime.data.broken import sound
 from lockstep.runtime.data.check import check_lengths, check_shares
 from lockstep.runtime.data.iterable import SplitStream
@@ -85,7 +87,12 @@ class Session:
 
 
 def build_session(
-    recipe: Recipe, config: Config, world: World, checkpoints: Path | None, max_steps: int | None = None
+    recipe: Recipe,
+    config: Config,
+    world: World,
+    checkpoints: Path | None,
+    max_steps: int | None = None,
+    stop_asked: Callable[[], bool] | None = None,
 ) -> Session:
     """Build every part, restore the newest checkpoint where one is asked for, and rehearse.
 
@@ -95,6 +102,7 @@ def build_session(
         world: the ranks.
         checkpoints: the folder to resume from, None for a new run.
         max_steps: a further limit of optimizer steps.
+        stop_asked: whether this rank was asked to stop.
     """
     plan = BatchPlan.of(config.batch, config.optim, world.num_ranks)
     precision = Precision.of(config.precision, world.device)
@@ -111,9 +119,10 @@ def build_session(
     position = Position() if checkpoints is None else state.restore(find_checkpoint(checkpoints, world))
     check_lengths(val_data, world)
     _announce_shares(train, world, position)
+    check_alike({"train": train_data, "val": val_data}, config.seed, world)
     rehearsed = _rehearse(replica, recipe, config, precision, train_data, train, world, plan)
     clip = config.optim.clip_norm
-    step = TrainStep(world, recipe, replica, optimizer, schedule, precision, clip, rehearsed.counting)
+    step = TrainStep(world, recipe, replica, optimizer, schedule, precision, clip, rehearsed.counting, stop_asked)
     return Session(
         config=config,
         world=world,

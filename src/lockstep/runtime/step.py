@@ -1,7 +1,7 @@
 """One optimizer step over all ranks: counts, forward, backward, agreement, clipping, update, schedule."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +39,7 @@ class StepResult:
         unused: parameters that had no gradient on some rank.
         lr: learning rate of the step.
         comm_s: seconds that this rank waited for the counts.
+        stop: whether any rank was asked to stop; the same on every rank.
     """
 
     sums: Mapping[str, Tensor]
@@ -49,6 +50,7 @@ class StepResult:
     unused: frozenset[str]
     lr: float
     comm_s: float
+    stop: bool = False
 
 
 class TrainStep:
@@ -63,6 +65,7 @@ class TrainStep:
         precision: format and scaler.
         clip_norm: largest norm of the whole gradient, None for no clipping.
         counting: how the counts reach all ranks.
+        stop_asked: whether this rank was asked to stop. The answer travels with the gradients, or with the counts.
     """
 
     def __init__(
@@ -75,16 +78,19 @@ class TrainStep:
         precision: Precision,
         clip_norm: float | None,
         counting: Counting,
+        stop_asked: Callable[[], bool] | None = None,
     ) -> None:
         self.world, self.recipe, self.replica, self.optimizer = world, recipe, replica, optimizer
         self.schedule, self.precision, self.clip_norm = schedule, precision, clip_norm
         self.counting = counting
+        self.stop_asked = stop_asked or _never
         self.params: list[nn.Parameter] = [p for group in optimizer.param_groups for p in group["params"]]
 
     def run(self, micro_batches: Sequence[MicroBatch]) -> StepResult:
         """One step over this rank's micro-batches; every rank calls it with the same number of them."""
         self.optimizer.zero_grad(set_to_none=True)
-        counts = self.counting.start(self.recipe, [micro.host for micro in micro_batches], self.world)
+        hosts = [micro.host for micro in micro_batches]
+        counts = self.counting.start(self.recipe, hosts, self.world, self.stop_asked())
         sums: dict[str, Tensor] = {}
         carried = 0
         for i, micro in enumerate(micro_batches):
@@ -93,7 +99,8 @@ class TrainStep:
                 with self.precision.autocast():
                     terms = self.replica.forward(micro.batch)
                 loss = total_loss(terms, counts.totals(terms), self.world.num_ranks)
-                carried = self.replica.backward(self.precision.scaler.scale(loss), last, counts.carried())
+                scaled = self.precision.scaler.scale(loss)
+                carried = self.replica.backward(scaled, last, counts.carried(), last and self.stop_asked())
             for name, term in terms.items():
                 value = term.sum.detach().double()
                 sums[name] = sums[name] + value if name in sums else value
@@ -101,8 +108,9 @@ class TrainStep:
         totals = counts.settle(carried, grads)
         norm, finite, lr = self._update(grads)
         weights = {name: term.weight for name, term in terms.items()}
-        unused = self.replica.completion.unused if self.replica.completion else frozenset()
-        return StepResult(sums, totals, weights, norm, finite, unused, lr, counts.waited_s)
+        completion = self.replica.completion
+        unused, stop = (completion.unused, completion.stop) if completion else (frozenset(), counts.stop)
+        return StepResult(sums, totals, weights, norm, finite, unused, lr, counts.waited_s, stop)
 
     def _update(self, grads: list[Tensor]) -> tuple[float, bool, float]:
         """Clip and update; the gradient's norm, whether the weights were changed, the learning rate."""
@@ -123,3 +131,7 @@ class TrainStep:
             self.schedule.step()
         scaler.update()
         return norm, finite, lr
+
+
+def _never() -> bool:
+    return False

@@ -38,7 +38,7 @@ class Summary:
         epoch: epochs done.
         results: the last evaluation.
         run_dir: where everything is.
-        ending: `done`, `stopped early` for want of progress, or `stopped` by a limit of steps.
+        ending: `done`, `stopped early` for want of progress, `stopped` by a limit of steps, or `preempted`.
     """
 
     step: int
@@ -57,6 +57,7 @@ def fit(
     launch: str = "library",
     max_steps: int | None = None,
     on_step: Callable[[int], None] | None = None,
+    stop_asked: Callable[[], bool] | None = None,
 ) -> Summary:
     """Train to the end of the config's stop rules. All ranks call it together.
 
@@ -69,26 +70,27 @@ def fit(
         launch: how the ranks were started, for the manifest.
         max_steps: optimizer steps to stop at this time, beside `stop.max_steps`; a resume goes on.
         on_step: called after each optimizer step with the steps done.
+        stop_asked: whether this rank was asked to stop, as `stop_signals` tells. All ranks then stop after the same
+            step, or in the middle of an evaluation, which is done again; they save, and the ending is `preempted`.
     """
     checkpoints = run_dir / "checkpoints"
     if world.is_main:
         prepare_folder(run_dir, config, resume)
     with ExitStack() as leaving:
         leaving.enter_context(_deterministic(config.run.deterministic))
-        session = build_session(recipe, config, world, checkpoints if resume else None, max_steps)
+        session = build_session(recipe, config, world, checkpoints if resume else None, max_steps, stop_asked)
         leaving.callback(session.replica.close)
         check_metrics(recipe)
         check_best(session)
         about = _introduce(session, run_dir, launch, resume)
         saver = Saver(checkpoints, config.checkpoint, about, world.is_main)
         saver.saved = session.position if resume else None
-        resumed_at = session.position.step if resume else None
-        journal = Journal(run_dir, config.log.tensorboard, resumed_at) if world.is_main else None
+        journal = _journal(session, run_dir, resume) if world.is_main else None
         if journal is not None:
             leaving.callback(journal.close)
         display = Display(session.total_steps, session.position.step, config.log.progress, world.is_main)
         leaving.callback(display.close)
-        loop = Loop(session, saver, journal, display, on_step)
+        loop = Loop(session, saver, journal, display, on_step, stop_asked)
         ended_well = False
         try:
             loop.run()
@@ -98,11 +100,19 @@ def fit(
         position = session.position
         if world.is_main:
             end = {"step": position.step, "epoch": position.epoch, "results": loop.results, "skipped": position.skipped}
+            end["ending"] = loop.ending
             weights = tensors_digest(
                 {k: v for k, v in session.model.state_dict().items() if isinstance(v, torch.Tensor)}
             )
             _write_manifest(run_dir, {**about, "ended": _now(), "end": end, "weights_digest": weights})
         return Summary(position.step, position.epoch, loop.results, run_dir, loop.ending)
+
+
+def _journal(session: Session, run_dir: Path, resume: bool) -> Journal:
+    """The numbers of this run. Those of steps that are done again go, also where the run starts anew in its folder."""
+    again = resume or (run_dir / "metrics.jsonl").exists()
+    position, board = session.position, session.config.log.tensorboard
+    return Journal(run_dir, board, position.step if again else None, position.evaluated_at == position.step)
 
 
 @contextmanager

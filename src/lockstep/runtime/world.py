@@ -11,6 +11,8 @@ from typing import Any, Literal, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
 
 from lockstep.core.errors import RunError, UserError, explain
 
@@ -71,6 +73,11 @@ def _number(name: str, default: int | None = None, least: int = 0) -> int:
 def launched() -> bool:
     """Whether a launcher (ours or torchrun) has started this process as a rank."""
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+def restarts() -> tuple[int, int]:
+    """How often the launcher has started these ranks again, and how often it may."""
+    return _number("TORCHELASTIC_RESTART_COUNT", 0), _number("TORCHELASTIC_MAX_RESTARTS", 0)
 
 
 def num_cores() -> int:
@@ -213,6 +220,15 @@ def _leave(lost: bool) -> None:
         dist.destroy_process_group()
 
 
+def _fresh_store(timeout: timedelta) -> dict[str, Any]:
+    """After a restart, keys of our own: torchrun's store still holds the addresses of the ranks that are gone."""
+    number, _ = restarts()
+    if number == 0:
+        return {}
+    store, rank, num_ranks = next(rendezvous("env://", timeout=timeout))
+    return {"store": PrefixStore(f"start-{number}", store), "rank": rank, "world_size": num_ranks}
+
+
 def _join(place: Place, device: torch.device, timeout_s: float) -> None:
     cuda = device.type == "cuda"
     backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
@@ -222,7 +238,7 @@ def _join(place: Place, device: torch.device, timeout_s: float) -> None:
         if _number("MASTER_PORT") == 0:
             must = "a real port: every rank would wait for one that does not exist"
             raise UserError(explain("MASTER_PORT is 0", must, "environment", "torchrun --standalone picks a free one"))
-        dist.init_process_group(backend, timeout=timeout, device_id=device_id)
+        dist.init_process_group(backend, timeout=timeout, device_id=device_id, **_fresh_store(timeout))
     else:
         store = torch._C._distributed_c10d.HashStore()
         dist.init_process_group(backend, store=store, rank=0, world_size=1, timeout=timeout, device_id=device_id)

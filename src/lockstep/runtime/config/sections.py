@@ -200,6 +200,11 @@ class ParallelConfig(Section):
         gt=0,
         description="Gradients that are reduced together, in MiB. Smaller: starts earlier, more calls.",
     )
+    check_every: Annotated[int, Field(ge=0)] = Field(
+        default=100,
+        description="Optimizer steps between two comparisons of the weights of all ranks, which are equal to the bit. "
+        "0: never.",
+    )
     timeout_s: float = Field(
         default=600.0, gt=0, description="Seconds that a collective may wait for the other ranks before the run fails."
     )

@@ -13,6 +13,7 @@ from lockstep.runtime.data.broken import sound
 from lockstep.runtime.data.iterable import SplitStream
 from lockstep.runtime.data.sampler import EvalSampler, TrainSampler
 from lockstep.runtime.data.samples import Collate, KeyedDataset
+from lockstep.runtime.data.shield import shield
 from lockstep.runtime.recipe import Batching
 from lockstep.runtime.streams import seed_of
 from lockstep.runtime.world import World, num_cores
@@ -141,6 +142,7 @@ def _loader(
         pin_memory=world.device.type == "cuda",
         generator=generator,
         prefetch_factor=reading.prefetch if workers else None,
+        worker_init_fn=shield,
         # A stream takes its epoch from its attributes, which a persistent worker would never see change.
         persistent_workers=bool(workers) and map_style,
     )

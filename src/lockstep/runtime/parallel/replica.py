@@ -80,13 +80,14 @@ class Replica:
         assert self.ddp is not None
         return self.ddp.no_sync()
 
-    def backward(self, loss: Tensor, last: bool, count: int | Tensor = 0) -> int:
+    def backward(self, loss: Tensor, last: bool, count: int | Tensor = 0, stop: bool = False) -> int:
         """Backward of one micro-step; after the last one, gradients are those of all ranks.
 
         Args:
             loss: scalar.
             last: whether this is the last micro-step.
             count: a whole number for the gradients to carry, where there is a `completion`.
+            stop: a flag for them to carry; `completion.stop` then says whether any rank had it.
 
         Returns:
             The sum of `count` over the ranks after the last micro-step, 0 before or where nothing carries it.
@@ -98,7 +99,7 @@ class Replica:
         # A share without a valid element may give a constant; what it leaves out is completed.
         if loss.requires_grad:
             loss.backward()
-        return self.completion.finish(count) if last else 0
+        return self.completion.finish(count, stop) if last else 0
 
     def sync_buffers(self) -> None:
         """Rank 0's buffers on every rank."""

@@ -6,7 +6,7 @@ through the graph at every step. Here a rank looks after `backward` at what it d
 a second backward: the reduction completes with the sum over the ranks that have a gradient, which is the right one.
 
 The lane is fed in the same second backward: its flag tells every rank, without a collective of its own, whether any
-rank has no gradient for something.
+rank has no gradient for something, and by another one whether any rank was asked to stop.
 """
 
 from functools import partial
@@ -35,6 +35,7 @@ class Completion:
         self.names = [name for name, _ in named]
         self.params: list[nn.Parameter] = [p for _, p in named]
         self.unused: frozenset[str] = frozenset()
+        self.stop = False
         # The wrapper counts a parameter when its node in the graph has run, even without a gradient; so do we.
         self._reached: set[int] = set()
         for i, param in enumerate(self.params):
@@ -44,14 +45,15 @@ class Completion:
         """Call before each backward."""
         self._reached.clear()
 
-    def finish(self, count: int | Tensor = 0) -> int:
+    def finish(self, count: int | Tensor = 0, stop: bool = False) -> int:
         """Complete the reduction after the last backward of a step.
 
         Afterwards `unused` names what had no gradient on some rank; a parameter that had none on any rank has
-        none now, as in a single process.
+        none now, as in a single process. `stop` says whether any rank wants to stop; it is the same on every rank.
 
         Args:
             count: a whole number of this rank, below 2^36.
+            stop: whether this rank wants to stop after this step.
 
         Returns:
             The sum of the counts over the ranks.
@@ -61,8 +63,8 @@ class Completion:
             absent = [name for name, one in zip(self.names, had, strict=True) if not one]
             raise RunError(_refusal(absent, self.world.rank))
         left = [p for i, p in enumerate(self.params) if i not in self._reached]
-        self._feed(left, encode(not all(had), count, self.lane.detach()))
-        someone_has_none, total = decode(self._lane_means(), self.world.num_ranks)
+        self._feed(left, encode(not all(had), count, self.lane.detach(), stop))
+        someone_has_none, total, self.stop = decode(self._lane_means(), self.world.num_ranks)
         self.unused = self._agree(had) if someone_has_none else frozenset()
         return total
 

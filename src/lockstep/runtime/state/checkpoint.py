@@ -181,6 +181,13 @@ def listing(folder: Path) -> list[Path]:
     return [path for *_, path in sorted(found, reverse=True)]
 
 
+def step_of(checkpoint: Path) -> int:
+    """The optimizer steps that the name of a finished checkpoint tells."""
+    match = _NAME.fullmatch(checkpoint.name)
+    assert match is not None
+    return int(match[1])
+
+
 def newest_whole(folder: Path) -> tuple[Path | None, list[str]]:
     """The newest checkpoint that is whole, and why newer ones were passed over."""
     refused = []

@@ -39,6 +39,9 @@ class State:
         optimizer: the optimizer over it.
         schedule: its schedule, None where the optimizer's learning rate holds.
         scaler: the loss scaler, None where there is none.
+
+    Attributes:
+        notes: plain values that go into each snapshot besides, and come back with `restore`.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class State:
     ) -> None:
         self.model, self.optimizer, self.schedule = model, optimizer, schedule
         self.scaler = scaler or torch.amp.GradScaler("cpu", enabled=False)
+        self.notes: dict[str, Any] = {}
 
     def snapshot(self, position: Position, about: Mapping[str, Any], spent: Snapshot | None = None) -> Snapshot:
         """Host copies of this moment; training may go on while they are written.
@@ -67,6 +71,7 @@ class State:
             "schedule": host_copy(self.schedule.state_dict()) if self.schedule else {},
             "scaler": host_copy(self.scaler.state_dict()),
             "extra_state": rest,
+            "notes": dict(self.notes),
         }
         return Snapshot(position.step, tensors, ties, trainer, about)
 
@@ -90,6 +95,7 @@ class State:
             ) from None
         if self.scaler.is_enabled() and trainer["scaler"]:
             self.scaler.load_state_dict(trainer["scaler"])
+        self.notes = dict(trainer.get("notes", {}))
         return Position(**trainer["position"])
 
 
@@ -142,9 +148,10 @@ def find_checkpoint(folder: Path, world: World) -> Checkpoint:
     try:
         return read(path)
     except DamagedError as damage:
-        raise RunError(
-            explain(str(damage), "a checkpoint does not change while it is read", f"rank {world.rank}")
-        ) from None
+        must = "a checkpoint does not change while it is read"
+        if not path.exists():
+            must = "every rank sees the run's folder: with several machines it lies on a disk that all share"
+        raise RunError(explain(str(damage), must, f"rank {world.rank}")) from None
 
 
 class Saver:
