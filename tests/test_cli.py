@@ -13,8 +13,9 @@ from lockstep import cli
 from lockstep.cli import parse_nproc, with_optional_values
 from lockstep.core.errors import RunError, UserError
 from lockstep.core.outcome import Exit
+from lockstep.core.wish import Wish
 
-Call = tuple[Path | None, list[str], int | None, int | None, str | None, bool]
+Call = tuple[Path | None, list[str], Wish, int | None, str | None, bool, bool]
 
 
 @pytest.mark.parametrize(
@@ -62,19 +63,24 @@ def run(monkeypatch: pytest.MonkeyPatch, argv: str) -> int:
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        ("train", (None, [], None, None, None, False)),
-        ("train c.yaml a.b=1 --nproc 3", (Path("c.yaml"), ["a.b=1"], 3, None, None, False)),
-        ("train a.b=1 c.yaml d=2 --nproc auto", (Path("c.yaml"), ["a.b=1", "d=2"], None, None, None, False)),
-        ("train --max-steps 7", (None, [], None, 7, None, False)),
-        ("train a=1 --all-ranks", (None, ["a=1", "log.all_ranks=true"], None, None, None, False)),
-        ("train --show-config", (None, [], None, None, None, True)),
-        ("train --resume", (None, [], None, None, "", False)),
-        ("train --resume runs/x a=1", (None, ["a=1"], None, None, "runs/x", False)),
-        ("train a=1 --resume --nproc 2 b=2", (None, ["a=1", "b=2"], 2, None, "", False)),
-        ("train --resume --max-steps 2", (None, [], None, 2, "", False)),
-        ("train --max-steps 2 --resume runs/x", (None, [], None, 2, "runs/x", False)),
-        ("train --show-config --resume", (None, [], None, None, "", True)),
-        ("train --all-ranks --resume", (None, ["log.all_ranks=true"], None, None, "", False)),
+        ("train", (None, [], Wish(), None, None, False, False)),
+        ("train c.yaml a.b=1 --nproc 3", (Path("c.yaml"), ["a.b=1"], Wish(nproc=3), None, None, False, False)),
+        ("train a.b=1 c.yaml d=2 --nproc auto", (Path("c.yaml"), ["a.b=1", "d=2"], Wish(), None, None, False, False)),
+        ("train --max-steps 7", (None, [], Wish(), 7, None, False, False)),
+        ("train a=1 --all-ranks", (None, ["a=1", "log.all_ranks=true"], Wish(), None, None, False, False)),
+        ("train --show-config", (None, [], Wish(), None, None, True, False)),
+        ("train --resume", (None, [], Wish(), None, "", False, False)),
+        ("train --resume runs/x a=1", (None, ["a=1"], Wish(), None, "runs/x", False, False)),
+        ("train a=1 --resume --nproc 2 b=2", (None, ["a=1", "b=2"], Wish(nproc=2), None, "", False, False)),
+        ("train --resume --max-steps 2", (None, [], Wish(), 2, "", False, False)),
+        ("train --max-steps 2 --resume runs/x", (None, [], Wish(), 2, "runs/x", False, False)),
+        ("train --show-config --resume", (None, [], Wish(), None, "", True, False)),
+        ("train --all-ranks --resume", (None, ["log.all_ranks=true"], Wish(), None, "", False, False)),
+        ("train --resume-or-start run.dir=x", (None, ["run.dir=x"], Wish(), None, None, False, True)),
+        (
+            "train --nnodes 2 --node-rank 1 --master a:5 --node-wait 9 --restarts 3 --stall-timeout 60",
+            (None, [], Wish(None, 2, 1, "a:5", 9.0, 3, 60.0), None, None, False, False),
+        ),
     ],
 )
 def test_words_reach_the_verb(monkeypatch: pytest.MonkeyPatch, calls: list[Call], argv: str, expected: Call) -> None:

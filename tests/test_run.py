@@ -2,9 +2,11 @@
 
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 import lockstep
@@ -242,6 +244,103 @@ def test_the_same_signal_twice_at_once_is_one(tmp_path: Path) -> None:
         os.kill(command.pid, signal.SIGUSR1)
         time.sleep(0.1)
     assert command.wait(10).code == Exit.PREEMPTED
+
+
+def test_a_rank_that_has_saved_waits_for_the_one_that_still_saves(tmp_path: Path) -> None:
+    """Exit code 75 after the signal is no failure: the others are left alone."""
+    text = """
+asked = []
+signal.signal(signal.SIGUSR1, lambda *_: asked.append(1))
+ready()
+while not asked:
+    time.sleep(0.01)
+if rank == 0:
+    time.sleep(3)
+    Path("saved.txt").touch()
+sys.exit(75)
+"""
+    folder = write(tmp_path / "here", text)
+    command = Command(folder, "run", "--nproc", "2", "train.py")
+    command.until(lambda: all((folder / f"ready-{rank}").exists() for rank in (0, 1)))
+    os.kill(command.pid, signal.SIGUSR1)
+    check(command.wait(), Exit.PREEMPTED, "Every rank ended by itself")
+    assert (folder / "saved.txt").exists()
+
+
+def test_what_a_killed_rank_has_started_in_a_session_of_its_own_is_ended(tmp_path: Path) -> None:
+    text = """
+import subprocess
+if rank == 1:
+    child = subprocess.Popen(["sleep", "77"], start_new_session=True)
+    Path("child").write_text(str(child.pid))
+    os.kill(os.getpid(), 9)
+time.sleep(60)
+"""
+    folder = write(tmp_path / "here", text)
+    check(run(folder, "run", "--nproc", "2", "train.py"), Exit.FAILED, "Rank 1 was killed by SIGKILL")
+    assert not psutil.pid_exists(int((folder / "child").read_text()))
+
+
+def test_an_error_in_a_collective_that_the_script_catches_is_over(tmp_path: Path) -> None:
+    text = """
+if rank == 0:
+    try:
+        dist.broadcast_object_list([lambda: 1], src=0)
+    except Exception:
+        print("caught", flush=True)
+    time.sleep(4)
+    print("through")
+"""
+    check(run(write(tmp_path / "here", text), "run", "--nproc", "2", "train.py"), Exit.DONE, "caught|through")
+
+
+def nobody_listens() -> None:
+    reader, writer = os.pipe()
+    os.dup2(writer, 2)
+    os.close(reader)
+
+
+def test_a_run_whose_terminal_is_gone_goes_on(tmp_path: Path) -> None:
+    text = "import torch\nmodel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))\n"
+    text += "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    text += "for step in range(5):\n    model(torch.ones(1, 1)).sum().backward()\n    optimizer.step()\n"
+    text += "time.sleep(6)\nPath(f'end-{rank}').touch()\n"
+    folder = write(tmp_path / "here", text)
+    done = Command(folder, "run", "--nproc", "2", "train.py", before=nobody_listens).wait()
+    assert done.code == Exit.DONE
+    assert (folder / "end-0").exists() and (folder / "end-1").exists()
+
+
+def test_a_pause_of_the_launcher_is_no_silence_of_the_ranks(tmp_path: Path) -> None:
+    text = "import torch\nmodel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))\n"
+    text += "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    text += "for step in range(5):\n    model(torch.ones(1, 1)).sum().backward()\n    optimizer.step()\n"
+    text += "ready()\ntime.sleep(2)\n"
+    folder = write(tmp_path / "here", text)
+    command = Command(folder, "run", "--nproc", "2", "--stall-timeout", "5", "train.py")
+    command.until(lambda: all((folder / f"ready-{rank}").exists() for rank in (0, 1)))
+    os.kill(command.pid, signal.SIGTSTP)
+    time.sleep(7)
+    os.kill(command.pid, signal.SIGCONT)
+    done = command.wait()
+    check(done, Exit.DONE)
+    assert "does not advance" not in done.output and "do not advance" not in done.output
+
+
+def test_a_machine_that_is_done_hears_how_the_other_fails(tmp_path: Path) -> None:
+    """And it hears a signal while it waits."""
+    text = "if rank == 1:\n    time.sleep(3)\n    raise ValueError('late')\n"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        master = f"127.0.0.1:{free.getsockname()[1]}"
+    nodes = [
+        Command(
+            write(tmp_path / f"node-{node}", text),
+            *("run", "--nproc", "1", "--nnodes", "2", "--node-rank", str(node), "--master", master, "train.py"),
+        )
+        for node in (0, 1)
+    ]
+    for command in nodes:
+        check(command.wait(30), Exit.FAILED, "Rank 1 failed: ValueError: late|Others: rank 0: done")
 
 
 @pytest.mark.slow

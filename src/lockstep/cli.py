@@ -126,13 +126,12 @@ def run(
     if record is None and (steps or nodes):
         raise UserError(explain("--steps or --nodes without --record", "a folder for the trace: --record DIR"))
     if record is not None:
-        if nnodes or restarts or log_dir:
-            seen = "--record with --nnodes, --restarts or --log-dir"
-            raise UserError(explain(seen, "a recording is of one run on one machine"))
+        others = (nnodes, node_rank, master, node_wait, restarts or None, stall_timeout, log_dir, all_ranks or None)
+        if any(other is not None for other in others):
+            seen = "--record with options of a watched run (--nnodes, --restarts, --log-dir, ...)"
+            raise UserError(explain(seen, "a recording is of one run on one machine: --nproc, --steps, --nodes"))
         raise typer.Exit(int(record_run(script, argv, parse_nproc(nproc), record, steps, nodes)))
-    wish = Wish(
-        parse_nproc(nproc), nnodes, node_rank, master, node_wait, restarts, stall_timeout, log_dir, all_ranks
-    )
+    wish = Wish(parse_nproc(nproc), nnodes, node_rank, master, node_wait, restarts, stall_timeout, log_dir, all_ranks)
     raise typer.Exit(int(verb(script, argv, wish)))
 
 

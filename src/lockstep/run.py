@@ -6,6 +6,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from lockstep.core.errors import UserError, explain
+from lockstep.core.files import reserve_folder
 from lockstep.core.outcome import Exit
 from lockstep.core.wish import Wish
 
@@ -19,8 +20,8 @@ def run(script: Path, argv: tuple[str, ...], wish: Wish) -> Exit:
         script: a Python file. argv: its arguments.
         wish: ranks, machines, restarts. Without a number of ranks: all GPUs, or on a CPU at most 2.
 
-    Returns: DONE when every rank came to the end of the script; PREEMPTED when it ended by itself after a signal that it
-        handles.
+    Returns: DONE when every rank came to the end of the script; PREEMPTED when it ended by itself after a signal that
+        it handles.
 
     Raises:
         UserError: no such script, or wishes that do not fit together.
@@ -36,11 +37,11 @@ def run(script: Path, argv: tuple[str, ...], wish: Wish) -> Exit:
 
     nodes, nproc = who_takes_part(wish)
     ranks = nproc or default_ranks("auto")
-    work_dir = wish.log_dir or RUNS / f"{script.stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    work_dir = wish.log_dir or reserve_folder(RUNS / f"{script.stem}-{datetime.now():%Y%m%d-%H%M%S}", "--log-dir DIR")
     folder = wish.log_dir or work_dir / "logs"
     source = blake2b(script.read_bytes(), digest_size=8).hexdigest()
     supervision = supervise(wish, nodes, {**versions(), f"text of {script.name}": source}, folder)
-    program = Program(script.resolve(), argv, Path.cwd())
+    program = Program(script.absolute(), argv, Path.cwd())
     return launch_local(plain_rank, (program,), ranks, work_dir=work_dir, supervision=supervision)
 
 

@@ -4,12 +4,13 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, nullcontext, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from lockstep.core.errors import Preempted, UserError, explain
+from lockstep.core.files import in_use, reserve_folder
 from lockstep.core.outcome import Exit
 from lockstep.core.wish import Wish
 from lockstep.runtime.config import Config, changes, dump_config, load_config
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from lockstep.runtime.world import World
 
 RUNS = Path("runs")
+_HELD = "the folder of a run"
 
 Start = Literal["new", "resume", "either"]
 """`either`: go on with the run in the folder where it has saved, and start it where it has not."""
@@ -81,13 +83,14 @@ def _launch(config: Config, folder: Path | None, rest: tuple[Any, ...], wish: Wi
     facts = {**versions(), **flat(config.model_dump(mode="json"))}
     work_dir = run_dir or Path(config.run.dir or RUNS)
     try:
-        return launch_local(
-            train_rank,
-            (config, run_dir, *rest),
-            nproc or default_ranks(config.run.device),
-            work_dir=work_dir,
-            supervision=supervise(wish, nodes, facts, saves=True),
-        )
+        with in_use(run_dir, _HELD) if run_dir is not None and nodes.node == 0 else nullcontext():
+            return launch_local(
+                train_rank,
+                (config, run_dir, *rest),
+                nproc or default_ranks(config.run.device),
+                work_dir=work_dir,
+                supervision=supervise(wish, nodes, facts, saves=True),
+            )
     finally:
         with suppress(OSError):
             work_dir.rmdir()  # only where no rank has put anything there
@@ -149,10 +152,13 @@ def _train(
     from lockstep.runtime.training import fit, prepare_folder
 
     run_dir, resume, story = _agreed_start(world, config, run_dir, start)
-    if world.is_main:
-        prepare_folder(run_dir, config, resume)
-    world.barrier()
-    with rank_logs(run_dir / "logs", world.rank, config.log.all_ranks):
+    with ExitStack() as leaving:
+        if world.is_main:
+            if launch == "torchrun":
+                leaving.enter_context(in_use(run_dir, _HELD))
+            prepare_folder(run_dir, config, resume)
+        world.barrier()
+        leaving.enter_context(rank_logs(run_dir / "logs", world.rank, config.log.all_ranks))
         recipe = load_recipe(config.recipe, config.options)
         if world.is_main:
             log.info("run: %s", run_dir)
@@ -272,22 +278,7 @@ def new_run_dir(config: Config) -> Path:
             raise UserError(explain(f"run.dir={folder} holds a run already", must, next_step=next_step))
         return folder
     name = config.recipe.rpartition(":")[2].removesuffix(".py").rpartition("/")[2]
-    return _reserved(RUNS / f"{name}-{datetime.now():%Y%m%d-%H%M%S}")
-
-
-def _reserved(wanted: Path) -> Path:
-    """Make the folder; another name where a run that started in the same second has it already."""
-    for number in range(1, 1000):
-        folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            seen = f"{folder} cannot be made: {error.strerror}"
-            raise UserError(explain(seen, "a folder with write access", next_step="set run.dir=FOLDER")) from None
-        return folder
-    raise UserError(explain(f"{wanted} and 999 names like it are taken", next_step="set run.dir=FOLDER"))
+    return reserve_folder(RUNS / f"{name}-{datetime.now():%Y%m%d-%H%M%S}", "run.dir=FOLDER")
 
 
 def resumed_folder(text: str) -> Path:

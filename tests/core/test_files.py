@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.core import files
-from lockstep.core.files import flush, rename_durably, write_text
+from lockstep.core.errors import UserError
+from lockstep.core.files import flush, in_use, rename_durably, reserve_folder, write_text
 
 
 def test_text_is_written_whole_and_nothing_beside_it(tmp_path: Path) -> None:
@@ -91,3 +92,34 @@ def test_a_reader_never_sees_a_part(tmp_path: Path) -> None:
     assert [one.returncode for one in writers] == [0, 0]
     assert seen == {(100_000, 1)}
     assert [entry.name for entry in tmp_path.iterdir()] == ["f"]
+
+
+def test_a_folder_of_its_own(tmp_path: Path) -> None:
+    wanted = tmp_path / "runs" / "a-1"
+    assert [reserve_folder(wanted, "x=DIR").name for _ in range(3)] == ["a-1", "a-1-2", "a-1-3"]
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot be made: Not a directory"):
+        reserve_folder(tmp_path / "file" / "a", "x=DIR")
+
+
+def test_a_folder_is_for_one_process_at_a_time(tmp_path: Path) -> None:
+    taken = pytest.raises(UserError, match=f"is in use, by pid {os.getpid()}")
+    with in_use(tmp_path / "run", "a run"), taken, in_use(tmp_path / "run", "a run"):
+        pass
+    with in_use(tmp_path / "run", "a run"):
+        assert [path.name for path in (tmp_path / "run").iterdir()] == [".in-use"]
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_a_process_that_is_killed_leaves_no_lock(tmp_path: Path) -> None:
+    text = "import sys, time, pathlib; from lockstep.core.files import in_use\n"
+    text += "with in_use(pathlib.Path(sys.argv[1]), 'a run'):\n    print('in', flush=True); time.sleep(60)\n"
+    with subprocess.Popen([sys.executable, "-c", text, str(tmp_path)], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(UserError, match=f"pid {other.pid}"), in_use(tmp_path, "a run"):
+            pass
+        other.kill()
+        other.wait()
+    with in_use(tmp_path, "a run"):
+        pass

@@ -12,6 +12,9 @@ def failed(message: str, kind: Kind = "exception", where: str = "a.py:1 in f") -
     "message, words",
     [
         ("was killed by SIGKILL (by the kernel's", "memory ran out"),
+        ("was killed by SIGKILL: by the kernel's out-of-memory killer (memory ran out)", "less memory"),
+        ("was killed by SIGKILL: from outside (the kernel has ended no process for lack of memory)", "who sent it"),
+        ("called os._exit(3)", "no rank may end by itself"),
         ("crashed with a bus error (SIGBUS", "shared memory"),
         ("OutOfMemoryError: CUDA out of memory. Tried to allocate", "batch.micro_batch"),
         ("crashed with a segmentation fault (SIGSEGV)", "compiled extension"),

@@ -61,8 +61,8 @@ def test_a_killed_rank_takes_its_children_and_a_stopped_rank_with_it(launch: Lau
 @pytest.mark.parametrize(
     "target, args, first_line",
     [
-        ("leave_on", [1, 0], "Rank 1 left early: its process ended with code 0 before its work was done"),
-        ("leave_on", [1, 3], "Rank 1 exited with code 3 without a message"),
+        ("leave_on", [1, 0], "Rank 1 left early: called os._exit(0) before its work was done"),
+        ("leave_on", [1, 3], "Rank 1 called os._exit(3)"),
         ("sys_exit_on", [0], "Rank 0 called sys.exit(3)"),
         ("run_error_from_lost_connection", [1], "Rank 1 failed first: KeyError: 'colour'"),
         ("return_early_on", [1], "Rank 1 ended before the others, which still waited: RuntimeError: "),

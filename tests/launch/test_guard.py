@@ -102,11 +102,31 @@ def test_what_is_a_cause_of_its_own(error: Exception) -> None:
 
 
 def test_the_ranks_log_gets_the_whole_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.ERROR, "lockstep"):
+    ours = logging.getLogger("lockstep")
+    ours.addHandler(caplog.handler)
+    try:
         guarded(fail, (ValueError("no"),), 4)
-    (line,) = caplog.records
+    finally:
+        ours.removeHandler(caplog.handler)
+    line = caplog.records[0]
     assert "rank 4 failed: Traceback" in line.getMessage()
     assert line.file_only is True  # type: ignore[attr-defined]
+
+
+def test_a_log_of_the_scripts_own_gets_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    guarded(fail, (ValueError("no"),), 4)
+    assert caplog.records == []
+
+
+class MuteError(Exception):
+    def __str__(self) -> str:
+        raise TypeError
+
+
+def test_an_error_that_cannot_say_what_it_is() -> None:
+    failure = guarded(fail, (MuteError(),), 0)
+    assert failure is not None
+    assert failure.message == "MuteError: (its text cannot be had: TypeError)"
 
 
 def test_alone_an_explained_error_is_printed_without_a_traceback(launch: Launch) -> None:

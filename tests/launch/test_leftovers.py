@@ -37,7 +37,12 @@ def test_only_folders_without_a_launcher_are_swept(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     with scratch() as folder:
         sweep()
-        assert {path.name for path in tmp_path.iterdir()} == {folder.name, "lockstep-a-file", "lockstep-of-a-user", "other"}
+        assert {path.name for path in tmp_path.iterdir()} == {
+            folder.name,
+            "lockstep-a-file",
+            "lockstep-of-a-user",
+            "other",
+        }
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -25,9 +25,10 @@ def entry(number: int, state: str, **more: object) -> dict[str, object]:
 
 
 def test_where_the_files_go(tmp_path: Path) -> None:
-    named = nccl.variables(tmp_path)
+    named = nccl.variables(tmp_path, {})
     assert named["NCCL_DEBUG_FILE"].startswith(str(tmp_path))
     assert named["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] == f"{tmp_path}/flight-"
+    assert "NCCL_DEBUG_FILE" not in nccl.variables(tmp_path, {"NCCL_DEBUG": "INFO"}), "it is to be seen on the screen"
 
 
 def test_warnings_once_each(tmp_path: Path) -> None:

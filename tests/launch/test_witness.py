@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,10 @@ def test_a_loaders_worker_is_judged_too(tmp_path: Path) -> None:
         " its control group was reached; it held 2.0 GiB)"
     )
     assert told.where == told.traceback == ""
+    vague = replace(failure, message="RuntimeError: DataLoader worker (pid(s) 77) exited unexpectedly")
+    assert machine.witness().of_a_worker(vague).message == told.message
+    unknown = replace(failure, message="RuntimeError: DataLoader worker (pid(s) 78) exited unexpectedly")
+    assert machine.witness().of_a_worker(unknown) is unknown
     other = Failure(1, "exception", "ValueError: no", "", "", "", 0, 1)
     assert machine.witness().of_a_worker(other) is other
 

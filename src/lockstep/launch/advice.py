@@ -7,6 +7,10 @@ ONE_PROCESS = "run it with `--nproc 1` to see whether one process alone fails in
 # (words in the message, lower case) -> what to do. The first that fits is taken.
 _BY_WORDS = (
     (
+        ("out-of-memory killer (",),
+        "less memory: fewer `data.workers`, a smaller `batch.micro_batch` or fewer ranks; or a higher limit",
+    ),
+    (
         ("ended no process for lack of memory",),
         "look for who sent it: `kill -9`, a scheduler's limit, a guard of its own such as systemd-oomd",
     ),

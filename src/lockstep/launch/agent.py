@@ -3,7 +3,8 @@
 import signal
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
@@ -12,6 +13,8 @@ from torch.distributed.elastic.events.api import Event, EventSource
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs
 from torch.distributed.elastic.rendezvous import RendezvousHandler
 
+from lockstep.core.errors import RunError, explain
+from lockstep.core.outcome import Exit
 from lockstep.launch import frames, procs, record
 from lockstep.launch.rank import Work, rank_main
 from lockstep.launch.record import Failure
@@ -24,6 +27,25 @@ SETTLE_S = 1.0
 """How long the other ranks may say what they saw, once one has failed. Then they are killed."""
 _POLL_S = 0.02
 _AWAIT_S = 2.0
+
+
+@contextmanager
+def could_not_start(num_ranks: int) -> Iterator[None]:
+    """What the system refuses in the block is told as a limit of the machine.
+
+    Raises:
+        RunError: in place of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            explain(
+                f"{num_ranks} processes could not be started: {error}",
+                "the machine must allow as many processes and open files, and a temporary folder",
+                next_step="start fewer ranks with `--nproc`; TMPDIR names another temporary folder",
+            )
+        ) from error
 
 
 class NoLogs(LogsSpecs):
@@ -88,7 +110,8 @@ class RankAgent(LocalElasticAgent):
         return [self._ends.get(rank, RankEnd(rank, None)) for rank in self._ranks()]
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
-        with warnings.catch_warnings(), self._watch.held():
+        num_ranks = worker_group.spec.local_world_size
+        with warnings.catch_warnings(), self._watch.held(), could_not_start(num_ranks):
             # Threads of the store's server are alive at the fork. They hold no lock of Python's.
             warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
             pids: dict[int, Any] = super()._start_workers(worker_group)
@@ -109,21 +132,23 @@ class RankAgent(LocalElasticAgent):
         if self._until is not None and (cut := self._until()):
             self.cut = cut
             return RunResult(WorkerState.FAILED)
-        if any(not end.done for end in self._ends.values()):
-            self._look_round()
-            self._settle()
-            if self.alarm is None and self._watchdog is not None:
-                # A rank that was done has closed its connections a moment before its process ended.
-                self.alarm = self._watchdog.explain(self._seen())
+        if any(not self._well(end) for end in self._ends.values()):
+            self._take_stock()
             return RunResult(WorkerState.FAILED)
         if self._watchdog is not None and (alarm := self._watchdog.poll(self._seen())) is not None:
             self.alarm, self.activities = alarm, self._watchdog.activities()
             return RunResult(WorkerState.FAILED)
         if len(self._ends) == len(worker_group.workers):
+            if not all(end.done for end in self._ends.values()):
+                return RunResult(WorkerState.FAILED)
             if self._watchdog is not None:
                 self._watchdog.last_look(self._seen())
             return RunResult(WorkerState.SUCCEEDED, return_values=dict.fromkeys(self._ends))
         return RunResult(WorkerState.HEALTHY)
+
+    def _well(self, end: RankEnd) -> bool:
+        """Whether the others go on: it is done, or it has saved as it was asked to, and another may still be saving."""
+        return end.done or (self._handed and end.code == Exit.PREEMPTED)
 
     def _hand_on(self, asked: signal.Signals) -> None:
         """Ask the ranks to save and end; a script that handles the signal gets it, any other is ended by it."""
@@ -136,6 +161,14 @@ class RankAgent(LocalElasticAgent):
             procs.send(pid, asked)
         if not handling:
             self._watch.ended_by = asked
+
+    def _take_stock(self) -> None:
+        """A rank has failed: hear what the others say, for a moment, and what the board shows."""
+        self._look_round()
+        self._settle()
+        if self.alarm is None and self._watchdog is not None:
+            # A rank that was done has closed its connections a moment before its process ended.
+            self.alarm = self._watchdog.explain(self._seen())
 
     def _look_round(self) -> None:
         """Before the others fall too: what they were doing, and whether the cause lies in that."""
@@ -200,6 +233,9 @@ class RankAgent(LocalElasticAgent):
         procs.kill_trees(pids)
         super()._shutdown(signal.SIGKILL)
         procs.await_groups(pids, _AWAIT_S)
+
+    def _exit_barrier(self) -> None:
+        """Nothing: torch would wait here for the other machines, deaf to signals. `Link.reports` waits for them."""
 
     def _construct_event(self, state: str, source: EventSource, *args: Any, **kwargs: Any) -> Event:
         """Without torch's look-up of this machine's name, which can take seconds where it does not resolve."""

@@ -18,7 +18,7 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from lockstep.core.errors import RunError, explain
 from lockstep.core.outcome import Exit
 from lockstep.launch import nccl, record, report
-from lockstep.launch.agent import RankAgent
+from lockstep.launch.agent import RankAgent, could_not_start
 from lockstep.launch.link import Link
 from lockstep.launch.nodes import interfaces
 from lockstep.launch.nodes.meeting import Meeting
@@ -42,8 +42,8 @@ _INTERRUPTED = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the ranks ended. cut: the reason that `until` gave, "" if the run ended by itself. ended_by: the signal that
-    came to this process meanwhile."""
+    """How the ranks ended. cut: the reason that `until` gave, or a signal on another machine; "" if the run ended by
+    itself. ended_by: the signal that came to this process meanwhile."""
 
     verdict: Verdict
     failures: tuple[Failure, ...]
@@ -84,7 +84,8 @@ class Attempts:
     def _attempt(
         self, attempt: int, folder: Path, watch: SignalWatch, meeting: Meeting, until: Callable[[], str] | None
     ) -> Outcome:
-        board = Board(folder, self.num_ranks, make=True)
+        with could_not_start(self.num_ranks):
+            board = Board(folder, self.num_ranks, make=True)
         limits = self.supervision.limits
         watchdog = None if limits is None else Watchdog(limits, board, folder, meeting, say)
         link = Link(meeting, attempt, (limits or Limits()).link_s, until)
@@ -103,10 +104,11 @@ class Attempts:
         cut_off = all(failure.kind == "consequence" for failure in mine.failures)
         others = link.reports(mine.well, lambda: watch.ended_by is not None, cut_off)
         whole = report.merged([mine, *others])
-        verdict = self._verdict(whole, watch, self._keep(folder), link)
+        verdict = self._verdict(whole, watch, "" if mine.well else self._keep(folder), link)
         if verdict.exit == Exit.FAILED and (notes := nccl.notes(folder)):
             verdict = replace(verdict, text=f"{verdict.text}\n{notes}")
-        return Outcome(verdict, whole.failures, whole.ends, link.cut, watch.ended_by)
+        cut = link.cut or (f"another machine: {whole.ended_by}" if whole.ended_by else "")
+        return Outcome(verdict, whole.failures, whole.ends, cut, watch.ended_by)
 
     def _start(
         self,
@@ -122,7 +124,8 @@ class Attempts:
             # Starting this helper lets signals through, so it must not happen while the ranks are started.
             resource_tracker.ensure_running()
         with ExitStack() as open_pipes:
-            pipes = [multiprocessing.get_context(self.method).Pipe(duplex=False) for _ in range(self.num_ranks)]
+            with could_not_start(self.num_ranks):
+                pipes = [multiprocessing.get_context(self.method).Pipe(duplex=False) for _ in range(self.num_ranks)]
             for end in itertools.chain(*pipes):
                 open_pipes.enter_context(end)
             lifelines, launchers_ends = zip(*pipes, strict=True)
@@ -140,25 +143,10 @@ class Attempts:
                 output=self.supervision.output,
                 all_ranks=self.supervision.all_ranks,
             )
-            agent = RankAgent(
-                work,
-                self.num_ranks,
-                self.method,
-                meeting.rendezvous(attempt),
-                watch,
-                link.cut_short,
-                watchdog,
-                board.ask_stop if self.supervision.saves else None,
-            )
-            try:
-                agent.run()
-            except SignalException as stopped:
-                # Only with a torch that has put in its own handlers, in the moment before ours are back.
-                watch.note(stopped.sigval)
-            except dist.DistError as error:
-                # The agents' own words through the store, in the moment before the ranks are started.
-                seen = f"the machines lost each other while the ranks were started: {str(error).strip()[:200]}"
-                raise RunError(explain(seen, next_step="look at what the other launchers say")) from error
+            rendezvous, cut = meeting.rendezvous(attempt), link.cut_short
+            ask_stop = board.ask_stop if self.supervision.saves else None
+            agent = RankAgent(work, self.num_ranks, self.method, rendezvous, watch, cut, watchdog, ask_stop)
+            _run(agent, watch)
             return agent
 
     def _verdict(self, whole: Report, watch: SignalWatch, logs: str, link: Link) -> Verdict:
@@ -195,6 +183,18 @@ class Attempts:
         return " and ".join(str(place) for place in places)
 
 
+def _run(agent: RankAgent, watch: SignalWatch) -> None:
+    try:
+        agent.run()
+    except SignalException as stopped:
+        # Only with a torch that has put in its own handlers, in the moment before ours are back.
+        watch.note(stopped.sigval)
+    except dist.DistError as error:
+        # The agents' own words through the store, in the moment before the ranks are started.
+        seen = f"the machines lost each other while the ranks were started: {str(error).strip()[:200]}"
+        raise RunError(explain(seen, next_step="look at what the other launchers say")) from error
+
+
 def _variables(meeting: Meeting, folder: Path) -> Mapping[str, str]:
     """What ranks are told, where the user has not set it: interfaces, and where NCCL writes its log.
 
@@ -203,7 +203,7 @@ def _variables(meeting: Meeting, folder: Path) -> Mapping[str, str]:
     found = interfaces.variables(meeting.interface)
     if meeting.num_nodes == 1:
         found.pop(interfaces.NCCL, None)
-    return {**found, **nccl.variables(folder)} if dist.is_nccl_available() else found
+    return {**found, **nccl.variables(folder, os.environ)} if dist.is_nccl_available() else found
 
 
 def _ended_in_peace(ends: tuple[RankEnd, ...]) -> bool:

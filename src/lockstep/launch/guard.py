@@ -119,15 +119,15 @@ def is_consequence(error: BaseException | None) -> bool:
     """Whether the error only says that another rank is gone, here or in what it was raised from."""
     if error is None:
         return False
-    text = str(error)
+    text = _words_of(error)
     lost = isinstance(error, RuntimeError) and bool(_TRANSPORT.search(text) and _LOST.search(text))
     return (lost and not isinstance(error, LockstepError)) or is_consequence(error.__cause__)
 
 
 def _read(error: BaseException) -> tuple[Kind, str, str, int]:
     """Kind, message, where (if better known than from the traceback) and exit code."""
-    worker = frames.worker_error(str(error))
-    text, where = (worker.message, worker.where) if worker else (_short(str(error)), "")
+    worker = frames.worker_error(_words_of(error))
+    text, where = (worker.message, worker.where) if worker else (_short(_words_of(error)), "")
     name = type(error).__name__
     if isinstance(error, KeyboardInterrupt):
         return "interrupt", "Interrupted.", "", Exit.INTERRUPTED
@@ -142,6 +142,14 @@ def _read(error: BaseException) -> tuple[Kind, str, str, int]:
     return "exception", f"{name}: {text}" if text else name, where, Exit.FAILED
 
 
+def _words_of(error: BaseException) -> str:
+    """What the error says; one of the user's may fail to."""
+    try:
+        return str(error)
+    except Exception as second:
+        return f"(its text cannot be had: {type(second).__name__})"
+
+
 def _short(text: str) -> str:
     """Without the C++ stack that torch appends to its messages."""
     return text.partition("\nException raised from ")[0].strip()
@@ -149,6 +157,6 @@ def _short(text: str) -> str:
 
 def _log(failure: Failure, whole: str) -> None:
     """Into the rank's own log. `file_only` asks a handler of the console to stay silent: the launcher speaks."""
-    if log.hasHandlers():
+    if log.handlers:  # ours: a script's own log is none of our business
         text = whole or failure.message
         log.error("rank %d failed: %s", failure.rank, text, extra={"file_only": True})

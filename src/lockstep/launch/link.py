@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from lockstep.launch import report
 from lockstep.launch.nodes.meeting import Meeting
@@ -14,6 +15,8 @@ _POLL_S = 0.2
 _PAUSE_S = 0.02
 _WAIT_S = 5.0
 _WARN_S = 10.0
+_PAUSED_S = 3.0
+"""Who has not looked for so long was stopped himself (Ctrl-Z, a suspended job): silence counts from then on."""
 
 
 class Link:
@@ -28,7 +31,7 @@ class Link:
         self._meeting, self._attempt, self._link_s, self._until = meeting, attempt, link_s, until
         self.cut = ""
         self.alarm: Failure | None = None
-        self._asked_at = 0.0
+        self._asked_at, self._awake_since = time.monotonic(), 0.0
         self._warned: set[int] = set()
 
     def cut_short(self) -> str:
@@ -39,6 +42,8 @@ class Link:
         now = time.monotonic()
         if self._meeting.num_nodes == 1 or now - self._asked_at < _POLL_S:
             return ""
+        if now - self._asked_at > _PAUSED_S:
+            self._awake_since = now
         self._asked_at = now
         if any(not one.well for one in self._finished(0.0)):
             return "another machine has failed"
@@ -68,7 +73,11 @@ class Link:
         return found
 
     def _finished(self, wait_s: float) -> list[Report]:
-        return [report.from_text(text) for text in self._meeting.finished(self._attempt, wait_s).values()]
+        found = []
+        for text in self._meeting.finished(self._attempt, wait_s).values():
+            with suppress(ValueError, TypeError, KeyError, AttributeError):  # of another build: unknown
+                found.append(report.from_text(text))
+        return found
 
     def _lost(self) -> str:
         """A machine that has not been heard for too long, in words; it is told of earlier."""
@@ -76,7 +85,9 @@ class Link:
         for node, (silent_s, _) in self._meeting.heard().items():
             if node in over:
                 continue
-            if silent_s <= _WARN_S:
+            if not math.isinf(silent_s) and self._awake_since:
+                silent_s = min(silent_s, time.monotonic() - self._awake_since)
+            if silent_s <= min(_WARN_S, self._link_s / 2):
                 if node in self._warned:
                     self._warned.discard(node)
                     say(f"Node {node} is heard again.")
@@ -94,4 +105,4 @@ class Link:
     def _failure(self, text: str) -> Failure:
         why = "its launcher or the machine has died" if "gone" in text else "the link is down, or the machine is"
         advice = "check the machine and the link between the two (`ping`, `ip link`); resume from the last checkpoint"
-        return Failure(0, "stall", f"{text}: {why}", "", "", "", 0, 1, advice=advice)
+        return Failure(-1, "stall", f"{text}: {why}", "", "", "", 0, 1, advice=advice)

@@ -2,15 +2,16 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from lockstep.core.errors import RunError, UserError, explain
+from lockstep.core.errors import UserError, explain
 from lockstep.core.outcome import Exit
 from lockstep.launch import procs
+from lockstep.launch.agent import could_not_start
 from lockstep.launch.attempts import Attempts, Outcome
 from lockstep.launch.earlier.strays import warn_of_strays
 from lockstep.launch.leftovers import scratch
@@ -77,26 +78,30 @@ def run_local(
     """
     if num_ranks < 1:
         raise UserError(explain(f"{num_ranks} ranks were asked for", "at least 1", next_step="give `--nproc 1`"))
-    asks = supervision.limits is not None
-    if asks and (left := warn_of_strays()):
+    watched = supervision.limits is not None
+    if watched and (left := warn_of_strays()):
         say(left)
-    try:
-        with scratch() as folder, SignalWatch(asks) as watch, _orphans_adopted(), _quiet():
-            stopped = lambda: watch.ended_by is not None or watch.asked is not None  # noqa: E731
-            try:
-                with meet(supervision.nodes, num_ranks, supervision.facts, stopped) as meeting:
-                    run = Attempts(target, args, num_ranks, work_dir, _start_method(start_method), supervision)
-                    return run.run(folder, watch, meeting, until)
-            except StoppedError as error:
-                return Outcome(Verdict(str(error), Exit.INTERRUPTED), (), (), ended_by=watch.ended_by)
-    except OSError as error:
-        raise RunError(
-            explain(
-                f"{num_ranks} processes could not be started: {error}",
-                "the machine must allow as many processes and open files, and a temporary folder",
-                next_step="start fewer ranks with `--nproc`; TMPDIR names another temporary folder",
-            )
-        ) from error
+    known = procs.children()
+    with ExitStack() as ending:
+        with could_not_start(num_ranks):
+            folder = ending.enter_context(scratch())
+        watch = ending.enter_context(SignalWatch(watched))
+        ending.enter_context(_orphans_adopted())
+        ending.enter_context(_quiet())
+
+        def stopped() -> bool:
+            return watch.ended_by is not None or watch.asked is not None
+
+        try:
+            with meet(supervision.nodes, num_ranks, supervision.facts, stopped) as meeting:
+                run = Attempts(target, args, num_ranks, work_dir, _start_method(start_method), supervision)
+                outcome = run.run(folder, watch, meeting, until)
+        except StoppedError as error:
+            return Outcome(Verdict(str(error), Exit.INTERRUPTED), (), (), ended_by=watch.ended_by)
+        if watched and outcome.verdict.exit not in (Exit.DONE, Exit.PREEMPTED):
+            # What a rank had started in a session of its own, and could not end any more.
+            procs.end_strays(known)
+        return outcome
 
 
 def _start_method(asked: StartMethod) -> str:

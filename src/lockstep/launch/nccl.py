@@ -17,11 +17,14 @@ _WARNING = re.compile(r"NCCL (WARN|ERROR) (?P<text>.+)")
 _LIMIT = 3
 
 
-def variables(folder: Path) -> dict[str, str]:
-    """What ranks are told, where the user has not set it: warnings and a flight record of a time-out go to files."""
+def variables(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """What ranks are told, where the user has not set it: warnings and a flight record of a time-out go to files.
+
+    Who has asked NCCL to speak hears it where it always speaks.
+    """
+    log = {} if "NCCL_DEBUG" in environ else {"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": f"{folder}/nccl-%h-%p.txt"}
     return {
-        "NCCL_DEBUG": "WARN",
-        "NCCL_DEBUG_FILE": f"{folder}/nccl-%h-%p.txt",
+        **log,
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{folder}/flight-",  # its older name
         "TORCH_FR_DUMP_TEMP_FILE": f"{folder}/flight-",

@@ -80,7 +80,7 @@ def send(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def handles(pid: int, number: signal.Signals) -> bool:
+def handles(pid: int, number: int) -> bool:
     """Whether a process has a handler of its own for a signal, as the kernel knows it."""
     with suppress(OSError, ValueError):
         for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():

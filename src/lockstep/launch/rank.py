@@ -26,7 +26,8 @@ class Work:
 
     folder: where records go. lifelines: one for each rank. launchers_ends: their other ends, to be closed here; only
     forked ranks have them. environment: variables that are set where the user has not set them. watched: the rank marks
-    its progress on the board in the folder. attempt: 0, or how often the ranks have been started before.
+    its progress on the board in the folder. attempt: 0, or how often the ranks have been started before; restarts: how
+    often that may be.
     output: folder for a log file of its own, None for none; all_ranks: whether every rank is shown.
     """
 
@@ -70,12 +71,17 @@ def rank_main(work: Work) -> None:
             faulthandler.enable(open_files.enter_context(record.crash_file(work.folder, rank).open("w")))
         if work.watched:
             _mark_progress(work, rank, rank_of_node)
-        if work.output is not None:
-            send_output(work.output, rank, rank == 0 or work.all_ranks, prefix=work.all_ranks)
         note_exits(work.folder, rank)
-        failure = guarded(work.target, work.args, rank)
+        failure = guarded(_heard, (work, rank), rank)
         finish_output()
         leave(0 if failure is None else failure.exit_code)
+
+
+def _heard(work: Work, rank: int) -> str | None:
+    """The work, with its output where it is wanted; inside the guard, since a log file may not be writable."""
+    if work.output is not None:
+        send_output(work.output, rank, rank == 0 or work.all_ranks, prefix=work.all_ranks)
+    return work.target(*work.args)
 
 
 def _mark_progress(work: Work, rank: int, rank_of_node: int) -> None:

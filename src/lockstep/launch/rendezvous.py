@@ -13,7 +13,7 @@ class LocalRendezvous(RendezvousHandler):
     """One agent that meets nobody: no host names are resolved, no other machine can connect, no port can collide.
 
     The port is bound before anything is told of it, and the ranks use the agent's store: there is no moment in
-    which another program could take it. Several machines need torch's `c10d` handler instead.
+    which another program could take it. Several machines meet in `nodes/`.
     """
 
     def __init__(self) -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
+from lockstep.core.outcome import Exit
 from lockstep.launch.record import Failure
 from lockstep.launch.verdict import RankEnd
 
@@ -25,8 +26,9 @@ class Report:
 
     @property
     def well(self) -> bool:
-        """Whether every rank of this machine has done its work."""
-        return not self.alarm and not self.ended_by and all(end.done for end in self.ends)
+        """Whether every rank of this machine has done its work, or has saved and ended as it was asked to."""
+        ended_well = all(end.done or end.code == Exit.PREEMPTED for end in self.ends)
+        return not self.alarm and not self.ended_by and ended_well
 
 
 def to_text(report: Report) -> str:

@@ -41,5 +41,6 @@ def supervise(
     limits = Limits()
     if wish.stall_timeout_s is not None:
         deadline_s = wish.stall_timeout_s
-        limits = replace(limits, deadline_s=deadline_s, link_s=min(limits.link_s, deadline_s or limits.link_s))
+        link_s = min(limits.link_s, deadline_s or limits.link_s)
+        limits = replace(limits, deadline_s=deadline_s, from_start=True, link_s=link_s)
     return Supervision(nodes, facts, limits, wish.restarts, saves, output, wish.all_ranks)

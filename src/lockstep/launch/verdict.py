@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lockstep.core.outcome import Exit
+from lockstep.core.words import ranks_text
 from lockstep.launch.advice import next_step
 from lockstep.launch.record import Failure
+from lockstep.launch.watchdog.words import in_number
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def judge(
     first = causes[0]
     same = [cause.rank for cause in causes if (cause.kind, cause.message) == (first.kind, first.message)]
     if first.explained:
-        lead = first.message if len(same) == len(ends) else f"{_ranks(same).capitalize()}: {_said(first)}"
+        lead = first.message if len(same) == len(ends) else f"{ranks_text(same).capitalize()}: {_said(first)}"
         return Verdict(lead, _exit_of(first))
     return Verdict(_block(first, causes, ends, logs, activities or {}), _exit_of(first))
 
@@ -132,7 +134,7 @@ def _block(
         left = [end.rank for end in ends if end.done]
         lead = f"{who} lost its connection to the other ranks: {first.message}"
         if left:
-            lead = f"{_ranks(left).capitalize()} ended before the others, which still waited: {first.message}"
+            lead = f"{ranks_text(left).capitalize()} ended before the others, which still waited: {first.message}"
     elif first.kind == "stall":
         lead = first.message
     elif first.kind == "exit":
@@ -181,7 +183,7 @@ def _others(first: Failure, causes: Sequence[Failure], ends: Sequence[RankEnd], 
         if end.rank in activities and (cause is None or cause.kind == "consequence") and not end.done:
             became = f"{activities[end.rank]} ({became})"
         groups.setdefault(became, []).append(end.rank)
-    return "; ".join(f"{_ranks(ranks)}: {became}" for became, ranks in groups.items())
+    return "; ".join(f"{ranks_text(ranks)}: {in_number(became, ranks)}" for became, ranks in groups.items())
 
 
 def _aborted(ends: Sequence[RankEnd]) -> str:
@@ -192,8 +194,3 @@ def _aborted(ends: Sequence[RankEnd]) -> str:
         for end in bad
         if end.code
     )
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    """`rank 2`, `ranks 0, 2`."""
-    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(str(rank) for rank in sorted(ranks))

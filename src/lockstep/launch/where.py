@@ -10,6 +10,7 @@ from lockstep.core.wish import Wish
 from lockstep.launch.clusters.kubernetes import nodes_from_kubernetes, ranks_from_kubernetes
 from lockstep.launch.clusters.slurm import nodes_from_slurm, ranks_from_slurm, unused_nodes
 from lockstep.launch.nodes import Nodes
+from lockstep.launch.nodes.meeting import check
 from lockstep.launch.say import say
 
 _MASTER = re.compile(r"(?P<host>\[[^\]]+\]|[^:\s]+)(:(?P<port>\d+))?")
@@ -26,7 +27,12 @@ def who_takes_part(wish: Wish, environ: Mapping[str, str] | None = None) -> tupl
     Raises:
         UserError: values that are no numbers or do not fit together.
     """
-    environ = os.environ if environ is None else environ
+    nodes, nproc = _named(wish, os.environ if environ is None else environ)
+    check(nodes)
+    return nodes, nproc
+
+
+def _named(wish: Wish, environ: Mapping[str, str]) -> tuple[Nodes, int | None]:
     nproc = wish.nproc or _number(environ, "NPROC_PER_NODE", least=1)
     num_nodes = wish.num_nodes or _number(environ, "NNODES", least=1)
     if num_nodes is None:
@@ -73,7 +79,7 @@ def _master(wish: Wish, environ: Mapping[str, str]) -> tuple[str, int]:
 
 def _number(environ: Mapping[str, str], name: str, least: int = 0) -> int | None:
     text = environ.get(name)
-    if text is None or text in ("", "auto"):
+    if text is None or text in ("", "auto", "gpu"):
         return None
     if not text.isdecimal() or int(text) < least:
         raise UserError(explain(f"{name}={text}", f"a whole number, at least {least}", "environment"))

@@ -16,7 +16,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 _KILLED = re.compile(r"Killed process (?P<pid>\d+)")
 _RSS = re.compile(r"anon-rss:(\d+)kB")
 _COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
-_WORKER = re.compile(r"DataLoader worker \(pid(?:\(s\))? (\d+)\) is killed by signal: Killed")
+_WORKER = re.compile(r"DataLoader worker \(pid(?:\(s\))? (\d+)\) (is killed by signal: Killed|exited unexpectedly)")
 _SLACK_US = 5_000_000
 
 
@@ -54,6 +54,8 @@ class Witness:
         if found is None:
             return failure
         killer = self.killer(int(found[1]))
+        if found[2] == "exited unexpectedly" and "by the kernel's" not in killer:
+            return failure  # torch has not heard how
         message = f"a DataLoader worker (pid {found[1]}) was killed by SIGKILL{': ' * bool(killer)}{killer}"
         # The rank heard of it by a signal: the line that it was at has nothing to do with it.
         return replace(failure, message=message, where="", traceback="")

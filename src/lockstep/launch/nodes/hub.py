@@ -112,7 +112,7 @@ class Hub(threading.Thread):
                     urgent = True
                 else:
                     urgent |= self._note(next(node for node, own in self._lines.items() if own is line), message)
-        except (NotOursError, KeyError, TypeError, ValueError, StopIteration):
+        except (NotOursError, KeyError, TypeError, ValueError, AttributeError, StopIteration, OSError):
             line.ended = True
         if line.ended:
             self._drop(line)

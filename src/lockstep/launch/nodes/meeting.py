@@ -45,7 +45,7 @@ def meet(
         RunError: not all nodes came within `nodes.wait_s`; or another program answers in place of node 0.
         StoppedError: `stopped` said so.
     """
-    _check(nodes)
+    check(nodes)
     if nodes.num_nodes == 1:
         return Meeting(ranks_per_node)
     check_named(os.environ, nodes.node)
@@ -59,7 +59,8 @@ def meet(
     return meeting
 
 
-def _check(nodes: Nodes) -> None:
+def check(nodes: Nodes) -> None:
+    """Whether what one user has said can be; raises a UserError where it cannot."""
     if nodes.num_nodes < 1:
         raise UserError(explain(f"`--nnodes` is {nodes.num_nodes}", "at least 1"))
     if not 0 <= nodes.node < nodes.num_nodes:

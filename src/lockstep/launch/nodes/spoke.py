@@ -49,7 +49,7 @@ class Spoke(threading.Thread):
                     continue
                 try:
                     self._talk(line)
-                except (NotOursError, KeyError, TypeError, ValueError) as error:
+                except (NotOursError, KeyError, TypeError, ValueError, AttributeError, OSError) as error:
                     self.last = Try("foreign", self._peer, f"it said {error}")
                     self._closing.wait(GONE_S)
                 finally:

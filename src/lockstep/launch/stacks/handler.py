@@ -19,6 +19,7 @@ from typing import TextIO
 
 import psutil
 
+from lockstep.launch import procs
 from lockstep.launch.stacks.stack import Frame, Stack, Thread, own_life, plain_name
 
 SIGNAL = signal.SIGRTMAX - 2
@@ -70,7 +71,7 @@ def read(pid: int, file: Path, deadline: float, why: str) -> Stack:
     try:
         if psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP):
             return failed("it is stopped, so it cannot write its stack itself")
-        if not _catches(pid):
+        if not procs.handles(pid, SIGNAL):
             return failed("it has no handler that writes its stack")
         busy = psutil.Process(pid).status() == psutil.STATUS_RUNNING
         start = file.stat().st_size
@@ -113,14 +114,6 @@ def _await(file: Path, start: int, deadline: float) -> str:
     with file.open("rb") as stream:
         stream.seek(start)
         return stream.read().decode(errors="replace")
-
-
-def _catches(pid: int) -> bool:
-    """Whether the process has a handler: to one that has none, the signal would be the end."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("SigCgt:"):
-            return bool(int(line.split()[1], 16) >> (SIGNAL - 1) & 1)
-    return False
 
 
 def _main_of(file: Path) -> str:

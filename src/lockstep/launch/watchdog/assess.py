@@ -10,6 +10,8 @@ from lockstep.trace.progress import Entry, Phase, Reading
 
 HELD_S = 1.0
 """How long a rank must be inside a collective that does not fit, where the collective is concluded and not seen."""
+JOIN_S = 5.0
+"""How long a rank may still wait in the making of a group for one that is done."""
 LEFT_S = 2.0
 """How long a rank may still wait for one that is done: what it waits for may be on its way."""
 
@@ -36,20 +38,21 @@ class Alarm:
 
 def assess(sights: Sequence[Sight], limits: Limits) -> Alarm | None:
     """The most certain alarm that the sights give reason for."""
-    return _stopped(sights) or _mismatch(sights) or _left(sights, LEFT_S) or _stall(sights, limits)
+    return stopped(sights) or _mismatch(sights, limits, HELD_S) or _left(sights, LEFT_S) or _stall(sights, limits)
 
 
 def cause(sights: Sequence[Sight]) -> Alarm | None:
     """Once a rank has failed: whether the reason lies in what ranks called, or did not call."""
-    return _mismatch(sights) or _left(sights, 0.0)
+    return _mismatch(sights, Limits(), 0.0) or _left(sights, 0.0)
 
 
-def _stopped(sights: Sequence[Sight]) -> Alarm | None:
+def stopped(sights: Sequence[Sight]) -> Alarm | None:
+    """Ranks that a signal has stopped: certain, whatever is known of the others."""
     ranks = tuple(sight.rank for sight in sights if sight.stopped and not sight.ended)
     return Alarm("stopped", ranks, True, _silence(sights, ranks)) if ranks else None
 
 
-def _mismatch(sights: Sequence[Sight]) -> Alarm | None:
+def _mismatch(sights: Sequence[Sight], limits: Limits, held_s: float) -> Alarm | None:
     """The first collective by number in which two ranks differ."""
     if not all(sight.marks is None or sight.marks.comparable for sight in sights):
         return None
@@ -61,23 +64,31 @@ def _mismatch(sights: Sequence[Sight]) -> Alarm | None:
         kinds = {(entry.op, entry.about) for _, entry in called[number]}
         if len(kinds) > 1:
             sides = tuple(called[number])
-            if any(entry.op in _IN_A_STEP for _, entry in sides) and not _held(sights, number):
+            if any(entry.op in _IN_A_STEP for _, entry in sides) and not _held(sights, number, sides, limits, held_s):
                 return None
             odd = tuple(rank for rank, entry in sides if not _usual(entry, sides))
             return Alarm("mismatch", odd or (sides[0][0],), True, 0.0, sides)
     return None
 
 
-def _held(sights: Sequence[Sight], number: int) -> bool:
-    """Whether a rank does not come back from its collective of this number.
+def _held(
+    sights: Sequence[Sight], number: int, sides: Sequence[tuple[int, Entry]], limits: Limits, held_s: float
+) -> bool:
+    """Whether ranks do not come back from either of the collectives of this number.
 
-    What the wrapper does inside is concluded, not seen: a backward of another kind on one rank may have been counted. If
-    all ranks came past the place where they differ, that was it, and they cannot be compared any more.
+    What the wrapper does inside is concluded, not seen: a backward of another kind on one rank may have been counted.
+    If all ranks came past the place where they differ, that was it, and they cannot be compared any more.
     """
-    return any(
-        sight.marks is not None and sight.marks.inside == number and (sight.ended or sight.silent_s >= HELD_S)
+    queued = [sight for sight in sights if sight.marks is not None and sight.marks.queued and not sight.ended]
+    if queued and all(sight.silent_s > sight.limit_s(limits) for sight in queued):
+        return True
+    kinds = {rank: (entry.op, entry.about) for rank, entry in sides}
+    held = {
+        kinds[sight.rank]
         for sight in sights
-    )
+        if sight.rank in kinds and sight.inside_number == number and (sight.ended or sight.silent_s >= held_s)
+    }
+    return held == set(kinds.values())
 
 
 def _usual(entry: Entry, sides: Sequence[tuple[int, Entry]]) -> bool:
@@ -98,14 +109,21 @@ def _left(sights: Sequence[Sight], least_s: float) -> Alarm | None:
     gone = [sight for sight in sights if sight.marks is not None and _is_gone(sight, sight.marks)]
     most = min((sight.marks.count for sight in gone if sight.marks is not None), default=0)
     waits = [
-        sight
-        for sight in sights
-        if sight not in gone and sight.marks is not None and sight.marks.inside > most and sight.silent_s >= least_s
+        sight for sight in sights if sight not in gone and _waits_beyond(sight, most) and sight.silent_s >= least_s
     ]
     if not gone or not waits:
         return None
     left = tuple(sight.rank for sight in gone if sight.marks is not None and sight.marks.count == most)
     return Alarm("left", left, True, waits[0].silent_s)
+
+
+def _waits_beyond(sight: Sight, most: int) -> bool:
+    """Whether it waits for a later collective than that of the number; where they are queued, it waits elsewhere."""
+    if sight.marks is None or sight.done:
+        return False
+    if sight.marks.phase == Phase.JOIN and not sight.ended:
+        return sight.silent_s >= JOIN_S  # in the making of a group, which takes all ranks
+    return sight.inside_number > most or (sight.marks.queued and sight.marks.count > most)
 
 
 def _is_gone(sight: Sight, marks: Reading) -> bool:
@@ -117,7 +135,9 @@ def _stall(sights: Sequence[Sight], limits: Limits) -> Alarm | None:
     if not alive:
         return None
     behind = culprits(alive)
-    late = [sight for sight in behind if sight.silent_s > sight.limit_s(limits)]
+    # Once a rank has done its work, another may have more to do at its end.
+    least_s = limits.start_s if any(sight.done for sight in sights) else 0.0
+    late = [sight for sight in behind if sight.silent_s > max(sight.limit_s(limits), least_s)]
     if not late:
         return None
     together = len(behind) == len(alive) and all(sight.inside is not None for sight in behind)

@@ -9,8 +9,8 @@ class Limits:
 
     step_times, extra_s: in training, so many learned step times and seconds. start_s: before there is a step time to
     learn from. evaluate_s, save_s (also loading), compile_s: while it does that. deadline_s: the run is ended, whatever
-    the rank does; 0 for never. Before the first steps, when a script may prepare its data for hours, that holds only with
-    `from_start`. link_s: another machine that is not heard for so long is lost.
+    the rank does; 0 for never. Before the first steps, when a script may prepare its data for hours, that holds only
+    with `from_start`. link_s: another machine that is not heard for so long is lost.
     """
 
     step_times: float = 3.0

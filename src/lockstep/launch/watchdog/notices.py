@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from lockstep.core.words import ranks_text
 from lockstep.launch.watchdog.sight import Sight
-from lockstep.launch.watchdog.words import entry_text, ranks_text
+from lockstep.launch.watchdog.words import entry_text
 
 _STEPS = 16
 _LAG_S, _LAG_SHARE = 0.05, 0.25
@@ -87,8 +88,8 @@ def _slow_data(sights: Sequence[Sight]) -> Iterator[Notice]:
         rank, per_step, pace = max(slow, key=lambda item: item[1])
         yield Notice(
             "slow data",
-            f"{ranks_text([item[0] for item in slow]).capitalize()} wait{'s' * (len(slow) == 1)} for data most of the time:"
-            f" {per_step:.2f} s of a step of {pace:.2f} s on rank {rank}.\n"
+            f"{ranks_text([item[0] for item in slow]).capitalize()} wait{'s' * (len(slow) == 1)} for data most of the"
+            f" time: {per_step:.2f} s of a step of {pace:.2f} s on rank {rank}.\n"
             "  Next: more loader workers, a cheaper transform, or data on a faster disk.",
         )
 
@@ -99,7 +100,7 @@ def _straggler(sights: Sequence[Sight]) -> Iterator[Notice]:
     arrivals = {
         sight.rank: {number: at for number, _, at in sight.marks.steps}
         for sight in sights
-        if sight.marks is not None and sight.node == node
+        if sight.marks is not None and sight.node == node and sight.marks.count  # else nobody waits for anybody
     }
     paces = [pace for sight in sights if (pace := sight.pace_s) is not None]
     if len(arrivals) < 2 or not paces:
@@ -117,7 +118,7 @@ def _straggler(sights: Sequence[Sight]) -> Iterator[Notice]:
     if last.count(slowest) >= 0.8 * len(last) and lag > max(_LAG_S, _LAG_SHARE * pace):
         yield Notice(
             "straggler",
-            f"Rank {slowest} is the last in {last.count(slowest)} of {len(last)} steps: the others wait {lag:.2f} s of a"
-            f" step of {pace:.2f} s for it.\n"
+            f"Rank {slowest} is the last in {last.count(slowest)} of {len(last)} steps: the others wait {lag:.2f} s of"
+            f" a step of {pace:.2f} s for it.\n"
             "  Next: look at what its machine or GPU does besides; `lockstep doctor` compares the ranks.",
         )

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from lockstep.core.words import ranks_text
 from lockstep.launch.record import Failure, done_at, stack_file
 from lockstep.launch.stacks import Stack, at_work, doing, read_stacks, spot, users_frames, worker_stacks
 from lockstep.launch.watchdog import words
-from lockstep.launch.watchdog.assess import Alarm, assess, cause
+from lockstep.launch.watchdog.assess import Alarm, assess, cause, stopped
 from lockstep.launch.watchdog.limits import Limits
 from lockstep.launch.watchdog.notices import notices
 from lockstep.launch.watchdog.sight import Sight, from_json, to_json
@@ -25,6 +26,11 @@ _SHARE_S = 0.5
 _NOTICE_S = 1.0
 _STACKS_S = 2.0
 _REMOTE_S = 2.5
+_PAUSED_S = 2.0
+"""Who has not looked for so long was stopped himself (Ctrl-Z, a suspended job): silence counts from then on."""
+_SPOTS_S = 5.0
+_FRESH_S = 3.0
+_LOOKED_INTO = 4
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,11 @@ class Watchdog:
         self._told: set[str] = set()
         self._stopped: dict[int, float] = {}
         self._spots: dict[int, tuple[str, str]] = {}
-        self._alarm_since = self._shared_at = self._noticed_at = 0.0
+        self._started = self._polled_at = time.monotonic()
+        self._awake_since = self._alarm_since = self._shared_at = self._noticed_at = 0.0
+        self._spots_at = -_SPOTS_S
+        self._oldest_s = 0.0
+        self._parsed: dict[int, tuple[str, list[dict[str, Any]]]] = {}
         self._reported: Alarm | None = None
         self._sights: list[Sight] = []
 
@@ -66,15 +76,19 @@ class Watchdog:
         Returns: what ended the run, once that is certain.
         """
         now = time.monotonic()
+        if now - self._polled_at > _PAUSED_S:
+            self._awake_since = now
+        self._polled_at = now
         mine = [self._look(index, rank, now) for index, rank in enumerate(seen)]
         self._sights = self._with_others(mine, now)
-        alarm = assess(self._sights, self._limits) if self._complete() else None
+        alarm = assess(self._sights, self._limits) if self._complete() else stopped(mine)
         if alarm is None or self._is_reported(alarm):
             self._calm(alarm)
             return None
-        if not self._alarm_since:
-            self._alarm_since = now
-            self._spots = self._read_spots(seen)
+        self._alarm_since = self._alarm_since or now
+        if now - self._spots_at > _SPOTS_S:
+            self._spots_at = now
+            self._spots = self._read_spots(seen, alarm)
             self._share(mine, now, at_once=True)
         self._sights = [self._with_spot(sight) for sight in self._sights]
         if not self._ready(alarm, now):
@@ -82,7 +96,7 @@ class Watchdog:
         if alarm.certain:
             return self._failure(alarm)
         self._reported = alarm
-        if self._meeting.node == 0:
+        if self._speaks:
             self._say(words.report(alarm, self._sights, self._limits))
         return None
 
@@ -90,7 +104,7 @@ class Watchdog:
         """A cause that only the board shows, once a rank has failed."""
         now = time.monotonic()
         self._sights = self._with_others([self._look(index, rank, now) for index, rank in enumerate(seen)], now)
-        if self._meeting.node == 0 and self._complete():
+        if self._speaks and self._complete():
             self._notice()
         alarm = cause(self._sights)
         return self._failure(alarm) if alarm is not None else None
@@ -103,7 +117,8 @@ class Watchdog:
         marks = self._board.read(index)
         known = marks if marks.beats else None
         stopped = not seen.ended and self._is_stopped(seen.pid, now)
-        silent = 0.0 if known is None else max(0.0, now - known.beat_ns / 1e9)
+        last = self._started if known is None else known.beat_ns / 1e9
+        silent = max(0.0, now - max(last, self._awake_since))
         text, does = (done_at(self._folder, seen.rank), "") if seen.done else self._spots.get(seen.rank, ("", ""))
         return Sight(seen.rank, self._meeting.node, seen.pid, seen.ended, seen.done, stopped, known, silent, text, does)
 
@@ -124,10 +139,25 @@ class Watchdog:
             return mine
         self._share(mine, now)
         others: list[Sight] = []
-        for age_s, text in self._meeting.heard().values():
-            if text:
-                others += [from_json(values, age_s) for values in json.loads(text)]
+        heard = self._meeting.heard()
+        self._oldest_s = max((age_s for age_s, _ in heard.values()), default=0.0)
+        for node, (age_s, text) in heard.items():
+            with suppress(ValueError, TypeError, KeyError, AttributeError):  # of another build: not known
+                others += [from_json(values, age_s) for values in self._values(node, text)]
         return sorted(mine + others, key=lambda sight: sight.rank)
+
+    def _values(self, node: int, text: str) -> list[dict[str, Any]]:
+        """What another machine has told; the same text is read once."""
+        known = self._parsed.get(node)
+        if known is None or known[0] != text:
+            known = self._parsed[node] = (text, json.loads(text) if text else [])
+        return known[1]
+
+    @property
+    def _speaks(self) -> bool:
+        """Whether this launcher speaks for all: the first whose ranks still run."""
+        alive = [sight.node for sight in self._sights if not sight.ended]
+        return self._meeting.node == min(alive, default=0)
 
     def _share(self, mine: Sequence[Sight], now: float, at_once: bool = False) -> None:
         if self._meeting.num_nodes > 1 and (at_once or now - self._shared_at > _SHARE_S):
@@ -135,20 +165,22 @@ class Watchdog:
             self._meeting.tell(json.dumps([to_json(self._with_spot(sight)) for sight in mine]))
 
     def _complete(self) -> bool:
-        """Whether every machine has told of its ranks."""
+        """Whether every machine has told of its ranks, and not long ago: a cut link is the link's affair."""
+        if self._oldest_s > _FRESH_S:
+            return False
         return len({sight.node for sight in self._sights}) == self._meeting.num_nodes
 
     def _is_reported(self, alarm: Alarm) -> bool:
-        return self._reported is not None and not alarm.certain and alarm.ranks == self._reported.ranks
+        return self._reported is not None and not alarm.certain and bool({*alarm.ranks} & {*self._reported.ranks})
 
     def _calm(self, alarm: Alarm | None) -> None:
         if alarm is None:
-            if self._reported is not None and self._meeting.node == 0 and not any(s.ended for s in self._sights):
-                who = words.ranks_text(self._reported.ranks).capitalize()
+            if self._reported is not None and self._speaks and not any(s.ended for s in self._sights):
+                who = ranks_text(self._reported.ranks).capitalize()
                 self._say(f"{who} went on after {self._reported.silent_s:.0f} s or more.")
-            self._reported, self._alarm_since, self._spots = None, 0.0, {}
+            self._reported, self._alarm_since, self._spots, self._spots_at = None, 0.0, {}, -_SPOTS_S
         now = time.monotonic()
-        if self._meeting.node == 0 and now - self._noticed_at > _NOTICE_S and self._complete():
+        if self._speaks and now - self._noticed_at > _NOTICE_S and self._complete():
             self._noticed_at = now
             self._notice()
 
@@ -163,8 +195,10 @@ class Watchdog:
     def last_look(self, seen: Sequence[Seen]) -> None:
         """After the end: what was marked since the last look may still be worth a word."""
         now = time.monotonic()
-        self._sights = self._with_others([self._look(index, rank, now) for index, rank in enumerate(seen)], now)
-        if self._meeting.node == 0 and self._complete():
+        mine = [self._look(index, rank, now) for index, rank in enumerate(seen)]
+        self._sights = self._with_others(mine, now)
+        self._share(mine, now, at_once=True)
+        if self._speaks and self._complete():
             self._notice()
 
     def _ready(self, alarm: Alarm, now: float) -> bool:
@@ -180,17 +214,20 @@ class Watchdog:
             return sight
         return replace(sight, spot=text, doing=does)
 
-    def _read_spots(self, seen: Sequence[Seen]) -> dict[int, tuple[str, str]]:
+    def _read_spots(self, seen: Sequence[Seen], alarm: Alarm) -> dict[int, tuple[str, str]]:
         alive = [one for one in seen if not one.ended]
         files = {one.pid: stack_file(self._folder, one.rank) for one in alive}
         stacks = read_stacks([one.pid for one in alive], _STACKS_S, files)
-        return {one.rank: self._described(one, stacks[one.pid], files[one.pid]) for one in alive}
+        looked_into = alarm.ranks[:_LOOKED_INTO]
+        return {
+            one.rank: self._described(one, stacks[one.pid], files[one.pid], one.rank in looked_into) for one in alive
+        }
 
-    def _described(self, seen: Seen, stack: Stack, file: Path) -> tuple[str, str]:
+    def _described(self, seen: Seen, stack: Stack, file: Path, with_workers: bool) -> tuple[str, str]:
         """Line and activity; for a rank that waits for its loader's workers, those of the worker that is at work."""
         place, does = spot(stack) if users_frames(stack) else "", doing(stack)
         sight = next((sight for sight in self._sights if sight.rank == seen.rank), None)
-        if sight is not None and sight.marks is not None and sight.marks.phase == Phase.DATA:
+        if with_workers and sight and sight.marks and sight.marks.phase in (Phase.DATA, Phase.LOAD):
             found = worker_stacks(seen.pid, _STACKS_S / 2, file)
             busy = [(number, one) for number, one in enumerate(found.values()) if one.source and at_work(one)]
             if busy:
@@ -204,7 +241,7 @@ class Watchdog:
         return Failure(
             rank=first,
             kind="stall",
-            message=f"{words.ranks_text(alarm.ranks).capitalize()} {words.headline(alarm, self._sights)}",
+            message=f"{ranks_text(alarm.ranks).capitalize()} {words.headline(alarm, self._sights)}",
             where=words.where(alarm, self._sights),
             phase="",
             traceback="",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from lockstep.core.words import ranks_text
 from lockstep.launch.watchdog.assess import Alarm, has_deadline
 from lockstep.launch.watchdog.limits import Limits
 from lockstep.launch.watchdog.sight import Sight
@@ -21,14 +22,6 @@ _PHASES = {
     Phase.SCRIPT: "the script",
     Phase.END: "ending",
 }
-
-
-def ranks_text(ranks: Sequence[int]) -> str:
-    """`rank 2`, `ranks 0, 2`; many of them as a range."""
-    ordered = sorted(ranks)
-    if len(ordered) > 4 and ordered[-1] - ordered[0] == len(ordered) - 1:
-        return f"ranks {ordered[0]} to {ordered[-1]}"
-    return ("rank " if len(ordered) == 1 else "ranks ") + ", ".join(map(str, ordered))
 
 
 def entry_text(entry: Entry) -> str:
@@ -104,7 +97,7 @@ def others(alarm: Alarm, sights: Sequence[Sight]) -> str:
     for sight in sights:
         if sight.rank != alarm.ranks[0] and alarm.kind != "together":
             groups.setdefault(_side(alarm, sight), []).append(sight.rank)
-    return "; ".join(f"{ranks_text(ranks)} {_verb(text, ranks)}" for text, ranks in groups.items())
+    return "; ".join(f"{ranks_text(ranks)} {in_number(text, ranks)}" for text, ranks in groups.items())
 
 
 def _side(alarm: Alarm, sight: Sight) -> str:
@@ -112,9 +105,10 @@ def _side(alarm: Alarm, sight: Sight) -> str:
     return f"called {entry_text(mine)}" if mine is not None else activity(sight)
 
 
-def _verb(text: str, ranks: Sequence[int]) -> str:
+def in_number(text: str, ranks: Sequence[int]) -> str:
+    """An activity of one rank, as the activity of so many."""
     if len(ranks) > 1:
-        for one, many in (("waits ", "wait "), ("is ", "are "), ("has ", "have ")):
+        for one, many in (("waits ", "wait "), ("is ", "are "), ("has ", "have "), ("was ", "were ")):
             if text.startswith(one):
                 return many + text.removeprefix(one)
     return text
@@ -140,14 +134,15 @@ def advice(alarm: Alarm, sights: Sequence[Sight]) -> str:
         )
     if alarm.kind == "mismatch":
         return (
-            "look at the branch that leads there: a collective, or a forward through the wrapper, under a condition that"
-            " differs between ranks (rule LS113), or a loop that one rank has left before the others (LS209);"
+            "look at the branch that leads there: a collective, or a forward through the wrapper, under a condition"
+            " that differs between ranks (rule LS113), or a loop that one rank has left before the others (LS209);"
             " `lockstep verify` finds the first one"
         )
     if alarm.kind == "left":
         return (
-            "all ranks must take the same number of steps: a sampler that pads or drops, one decision for all to stop, no"
-            " exception or `continue` that passes over a step on one rank (rule LS209; `lockstep verify` shows the counts)"
+            "all ranks must take the same number of steps: a sampler that pads or drops, one decision for all to stop,"
+            " no exception or `continue` that passes over a step on one rank (rule LS209; `lockstep verify` shows the"
+            " counts)"
         )
     if alarm.kind == "together":
         return "the connection between the ranks is stuck: `lockstep doctor` measures it; NCCL_DEBUG=INFO tells more"
@@ -166,7 +161,9 @@ def report(alarm: Alarm, sights: Sequence[Sight], limits: Limits) -> str:
         lines.append(f"  Others: {rest}")
     lines.append(f"  Next: {advice(alarm, sights)}")
     if has_deadline(sights, limits):
-        lines.append(f"  The run is ended after {limits.deadline_s:.0f} s without progress (--stall-timeout).")
+        first = next(sight for sight in sights if sight.rank == alarm.ranks[0])
+        ended_s = max(limits.deadline_s, first.limit_s(limits))
+        lines.append(f"  The run is ended after {ended_s:.0f} s without progress (--stall-timeout).")
     return "\n".join(lines)
 
 

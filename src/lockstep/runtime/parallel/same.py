@@ -13,9 +13,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from lockstep.core.errors import RunError, explain
+from lockstep.core.words import ranks_text
 from lockstep.runtime.world import World
 
-WINDOW = {"cpu": 2**18, "cuda": 2**24}
+WINDOW = {"cpu": 2**18, "cuda": 2**20}
 """Elements of one window, by device: about a millisecond."""
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -87,9 +88,9 @@ class SameCheck:
         dist.broadcast(other, src=right[0])
         shown = self.world.gather(_difference(param, other))
         each = "; ".join(f"rank {rank}: {shown[rank]}" for rank in wrong)
-        who = _ranks(wrong) + (" differs" if len(wrong) == 1 else " differ") + f" from {_ranks(right)}"
+        who = ranks_text(wrong) + (" differs" if len(wrong) == 1 else " differ") + f" from {ranks_text(right)}"
         if len(right) == len(wrong):
-            who = f"{_ranks(right)} and {_ranks(wrong)} differ"
+            who = f"{ranks_text(right)} and {ranks_text(wrong)} differ"
         window, last = turn % self.num_windows, max(self._compared.values())
         seen = f"step {step}: the weights are no longer the same on every rank: {who}. First in {name} ({each})"
         where = f"no comparison up to step {last} saw it"
@@ -144,7 +145,3 @@ def _difference(mine: Tensor, other: Tensor) -> str:
 def _in_memory_order(value: Tensor) -> Tensor:
     last = value.dim() == 4 and not value.is_contiguous() and value.is_contiguous(memory_format=torch.channels_last)
     return (value.permute(0, 2, 3, 1) if last else value).reshape(-1)
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))

@@ -8,6 +8,7 @@ import mmap
 import os
 import struct
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,6 +48,10 @@ class Phase(IntEnum):
     END = 11
 
 
+WAITING = (Phase.COLLECTIVE, Phase.BACKWARD)
+"""The phases in which a rank may wait inside a collective."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One collective of the default group, in the order in which this rank called them.
@@ -70,8 +75,9 @@ class Reading:
 
     beats: marks so far; beat_ns: when it made the last. phase: since phase_ns. evaluating: its model is in eval mode.
     step: optimizer steps done; steps: (number, end, arrival at its first collective), newest last, at most 32.
-    batches: taken from loaders; data_ns: time spent in waiting for them. count: collectives called on the default group;
-    inside: the number of the one that it has not come back from, 0 for none. comparable: False where ranks may call different ones (`join`).
+    batches: taken from loaders; data_ns: time spent in waiting for them. count: collectives called on the default
+    group; inside: the number of the one that it has not come back from, 0 for none. comparable: False where ranks may
+    call different ones (`join`). queued: a collective returns before it is done (nccl): a rank waits for it elsewhere.
     entries: the newest collectives. now: the collective of another group that it is in, else "".
     digests: (step, digest of the parameters), newest last.
     """
@@ -87,6 +93,7 @@ class Reading:
     count: int
     inside: int
     comparable: bool
+    queued: bool
     steps: tuple[tuple[int, int, int], ...]
     entries: tuple[Entry, ...]
     now: str
@@ -104,10 +111,14 @@ class Board:
     def __init__(self, folder: Path, num_ranks: int, make: bool = False) -> None:
         self.num_ranks = num_ranks
         size = _HEADER + num_ranks * _SLOT
-        handle = os.open(folder / _FILE, os.O_RDWR | (os.O_CREAT | os.O_TRUNC if make else 0), 0o600)
+        if make:
+            # In memory only: in a file on a disk, a mark could wait for the disk. It goes with the launcher.
+            self._memory = os.memfd_create("lockstep-board")
+            os.posix_fallocate(self._memory, 0, size)
+            (folder / _FILE).symlink_to(f"/proc/{os.getpid()}/fd/{self._memory}")
+            weakref.finalize(self, _end, folder / _FILE, self._memory, os.getpid())
+        handle = os.open(folder / _FILE, os.O_RDWR)
         try:
-            if make:
-                os.posix_fallocate(handle, 0, size)  # a full disk is told here, not by a SIGBUS later
             self._map = mmap.mmap(handle, size)
         finally:
             os.close(handle)
@@ -135,12 +146,18 @@ class Board:
         return _parse(raw)
 
 
+def _end(link: Path, memory: int, pid: int) -> None:
+    if os.getpid() == pid:
+        link.unlink(missing_ok=True)
+        os.close(memory)
+
+
 def _parse(raw: bytes) -> Reading:
-    beats, beat_ns, phase, phase_ns, evaluating, step, steps, batches, data_ns, count, inside, wild, _, sames = (
+    beats, beat_ns, phase, phase_ns, evaluating, step, steps, batches, data_ns, count, inside, wild, queued, sames = (
         _NUMBERS.unpack_from(raw, 0)
     )
     entries = []
-    for number in range(max(1, count - _RING + 1), count + 1):
+    for number in range(max(1, count - _RING + 2), count + 1):  # the oldest may be written over at this moment
         kept, of_step, since_ns, _, text = _ENTRY.unpack_from(raw, _ENTRIES_AT + (number % _RING) * _ENTRY.size)
         parts = text.rstrip(b"\0").decode("utf-8", "replace").split("\t")
         if kept == number and len(parts) == 3:
@@ -157,6 +174,7 @@ def _parse(raw: bytes) -> Reading:
         count=count,
         inside=inside,
         comparable=not wild,
+        queued=bool(queued),
         steps=tuple(
             _STEP.unpack_from(raw, _STEPS_AT + (number % _RING) * _STEP.size)
             for number in range(max(0, steps - _RING), steps)
@@ -178,7 +196,7 @@ class Marks:
         self.phase, self.phase_ns, self.evaluating = Phase.START, time.monotonic_ns(), False
         self.step = self.count = self.batches = self.data_ns = 0
         self._beats = self._steps = self._sames = 0
-        self._inside, self._wild = 0, False
+        self._inside, self._wild, self._queued = 0, False, False
         self._arrived_ns = 0
         self._write()
 
@@ -224,7 +242,7 @@ class Marks:
         text = "\t".join((op, about, place[-120:])).encode()[:_TEXT]
         at = self._start + _ENTRIES_AT + (self.count % _RING) * _ENTRY.size
         self._put(at, _ENTRY.pack(self.count, self.step, now, 0, text))
-        outer, self._inside = self._inside, self.count
+        outer, self._inside = self._outer(), self.count
         with self.within(Phase.COLLECTIVE if op != "gradients" else Phase.BACKWARD):
             yield
         # Not after an exception: what a failing rank was in stays to be read.
@@ -232,10 +250,10 @@ class Marks:
         self._write()
 
     @contextmanager
-    def again(self) -> Iterator[None]:
+    def again(self, phase: Phase = Phase.BACKWARD) -> Iterator[None]:
         """Be inside the last collective once more: what it began is waited for."""
-        outer, self._inside = self._inside, self.count
-        with self.within(Phase.BACKWARD):
+        outer, self._inside = self._outer(), self.count
+        with self.within(phase):
             yield
         self._inside = outer
         self._write()
@@ -249,6 +267,14 @@ class Marks:
                 yield
         finally:
             self._now("")
+
+    def _outer(self) -> int:
+        """The collective around the next one; what an exception has left behind is none."""
+        return self._inside if self.phase in WAITING else 0
+
+    def queues(self) -> None:
+        """From now on collectives return before they are done."""
+        self._queued = True
 
     def incomparable(self) -> None:
         """From now on ranks may call different collectives, and be right."""
@@ -283,7 +309,7 @@ class Marks:
             self.count,
             self._inside,
             self._wild,
-            0,
+            self._queued,
             self._sames,
         )
         self._put(self._start, numbers)

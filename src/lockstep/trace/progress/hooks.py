@@ -1,6 +1,6 @@
 """Marks made from torch's own calls: steps, batches, backward passes, collectives, saves. The script is unchanged.
 
-Only the main thread of the rank's own process marks: a DataLoader worker, a thread that saves and a child are left alone.
+Only the main thread of the rank's own process marks: a DataLoader worker, a thread that saves and a child do not.
 """
 
 import functools
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import safetensors.torch
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -20,11 +21,13 @@ from torch.distributed import distributed_c10d as c10d
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from lockstep.trace.hooks.collectives import NAMES, tensor_of
 from lockstep.trace.place import users_line
 from lockstep.trace.progress.board import Marks, Phase
+from lockstep.trace.progress.reductions import Reductions
 from lockstep.trace.progress.same import Sameness
 
 _BETWEEN_TWO = frozenset(
@@ -47,9 +50,12 @@ def install(marks: Marks) -> None:
         setattr(dist, name, getattr(c10d, name))
     _patch(c10d, "destroy_process_group", watch.destroy)
     dist.destroy_process_group = c10d.destroy_process_group
-    _patch(dist.Work, "wait", partial(watch.phase, Phase.COLLECTIVE))
+    _patch(dist.Work, "wait", watch.wait)
     _patch(torch, "save", partial(watch.phase, Phase.SAVE))
     _patch(torch, "load", partial(watch.phase, Phase.LOAD))
+    _patch(safetensors.torch, "save_file", partial(watch.phase, Phase.SAVE))
+    _patch(safetensors.torch, "load_file", partial(watch.phase, Phase.LOAD))
+    _patch(DataLoader, "__iter__", partial(watch.phase, Phase.LOAD))
     _patch(torch, "compile", watch.compile)
     _patch(torch.autograd, "backward", watch.backward)
     _patch(DistributedDataParallel, "forward", watch.forward)
@@ -75,7 +81,7 @@ class _Hooks:
         self._depth = 0
         self._turns = Turns()
         self._before_step = Phase.SCRIPT
-        self._pending: list[DistributedDataParallel] = []
+        self._reductions = Reductions(marks)
         self._compiles = False
         self._same = Sameness()
 
@@ -98,6 +104,17 @@ class _Hooks:
 
         return call
 
+    def wait(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Waiting for a collective that was started before."""
+
+        def wait(*args: Any, **kwargs: Any) -> Any:
+            if not self._ours or self._depth:
+                return original(*args, **kwargs)
+            with self.marks.again(Phase.COLLECTIVE):
+                return original(*args, **kwargs)
+
+        return wait
+
     def joining(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Making a group: the others have to come."""
 
@@ -107,7 +124,10 @@ class _Hooks:
             if self.marks.phase == Phase.END:  # a script that makes a second default group goes on
                 self.marks.enter(Phase.SCRIPT)
             with self.marks.within(Phase.JOIN):
-                return original(*args, **kwargs)
+                made = original(*args, **kwargs)
+            if dist.is_initialized() and "nccl" in str(dist.get_backend()):
+                self.marks.queues()
+            return made
 
         return join
 
@@ -155,8 +175,8 @@ class _Hooks:
             with self.marks.within(Phase.FORWARD):
                 result = original(ddp, *args, **kwargs)
             whole = _is_world(ddp)
-            if whole and torch.is_grad_enabled() and ddp.require_backward_grad_sync and ddp not in self._pending:
-                self._pending.append(ddp)
+            if whole and torch.is_grad_enabled() and ddp.require_backward_grad_sync:
+                self._reductions.expect(result)
                 self._same.follow(ddp)
             return result
 
@@ -179,13 +199,15 @@ class _Hooks:
         def backward(*args: Any, **kwargs: Any) -> Any:
             if not self._ours:
                 return original(*args, **kwargs)
-            if not self._pending:
+            if self._reductions.inside:  # one that runs a part of the forward again
+                return original(*args, **kwargs)
+            if not self._reductions.expected:
                 # A backward from a parameter itself completes the reduction of the one before it.
-                completes = isinstance(args[0], list) and args[0][-1].is_leaf if args else False
+                last = args[0][-1] if args and isinstance(args[0], list) and args[0] else None
+                completes = isinstance(last, torch.Tensor) and last.is_leaf
                 with self.marks.again() if completes else self.marks.within(Phase.BACKWARD):
                     return original(*args, **kwargs)
-            self._pending.clear()
-            with self.marks.collective("gradients", "", users_line(2)):
+            with self.marks.within(Phase.BACKWARD), self._reductions.backward(users_line(2)):
                 return original(*args, **kwargs)
 
         return backward
@@ -217,8 +239,8 @@ class _Hooks:
             if not self._ours:
                 return original(iterator)
             began = time.monotonic_ns()
-            with self.marks.within(Phase.DATA):
-                first = not iterator._num_yielded  # workers start, files are opened
+            first = not iterator._num_yielded  # workers start, files are opened
+            with self.marks.within(Phase.LOAD if first else Phase.DATA):
                 batch = original(iterator)
                 self.marks.took_batch(0 if first else time.monotonic_ns() - began)
             return batch

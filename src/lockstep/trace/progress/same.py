@@ -25,6 +25,8 @@ class Sameness:
 
     def follow(self, ddp: DistributedDataParallel) -> None:
         """A wrapper is used in this step."""
+        if ddp._comm_hooks:  # what reduces in its own way need not keep every step alike
+            return
         if not any(reference() is ddp for reference in self._wrappers):
             self._wrappers.append(weakref.ref(ddp))
 
@@ -42,7 +44,8 @@ class Sameness:
             parameter.detach()
             for reference in self._wrappers
             if (ddp := reference()) is not None and ddp.process_group.size() == dist.get_world_size()
-            for parameter in ddp.module.parameters()
+            for name, parameter in ddp.module.named_parameters()
+            if name not in ddp.parameters_to_ignore
         ]
         return sampled_digest([one for one in parameters if one.layout is torch.strided and one.numel()], step)
 
