@@ -66,13 +66,14 @@ def slurm(
     """Write a batch script with one launcher on each node, and hand it to sbatch."""
     from lockstep import submit
     from lockstep.jobs.slurm import SlurmWants
-    from lockstep.jobs.wants import Wants, check_name, check_time
+    from lockstep.jobs.wants import Wants, check_name, check_signal, check_time
 
     submit.ranks_of(gpus_per_node, nproc)
     job_name = check_name(name) if name else submit.name_of(program)
     wants = Wants(job_name, nodes, gpus_per_node, nproc, cpus_per_node, restarts)
     if time:
         check_time(time)
+        check_signal(signal_s, time)
     options = SlurmWants(time, partition, account, mem, signal_s, tuple(setup or ()), tuple(sbatch or ()), max_requeues)
     raise typer.Exit(int(submit.slurm(program, arguments or [], wants, options, output, dry_run)))
 

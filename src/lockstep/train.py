@@ -46,11 +46,14 @@ def train(
         show_config: print the resolved config and do nothing else.
         either: start the run in `run.dir`, or go on with it where it has saved.
     """
+    if either and resume is not None:
+        seen, must = "both --resume and --resume-or-start", "--resume goes on with a run that is there"
+        raise UserError(explain(seen, must, next_step="with --resume-or-start, run.dir=FOLDER names the run"))
     folder = None if resume is None else resumed_folder(resume)
     config = resolve(config_path, overrides, folder)
     start: Start = "resume" if folder else "new"
     if either:
-        start, folder = "either", lasting_folder(config, folder)
+        start, folder = "either", lasting_folder(config)
     if show_config:
         limit = [] if max_steps is None else [f"stop.max_steps={max_steps}"]
         print(dump_config(resolve(config_path, [*overrides, *limit], None if either else folder)), end="")
@@ -228,15 +231,12 @@ def saved(run_dir: Path) -> list[Path]:
     return listing(run_dir / "checkpoints")
 
 
-def lasting_folder(config: Config, resumed: Path | None) -> Path:
+def lasting_folder(config: Config) -> Path:
     """The folder of a run that the same command starts and goes on with.
 
     Raises:
-        UserError: where `run.dir` does not name it, or `--resume` names another.
+        UserError: where `run.dir` does not name it.
     """
-    if resumed is not None:
-        seen, must = "both --resume and --resume-or-start", "--resume goes on with a run that is there"
-        raise UserError(explain(seen, must, next_step="with --resume-or-start, run.dir=FOLDER names the run"))
     if config.run.dir is None:
         must = "the next start has to find the run again"
         raise UserError(explain("--resume-or-start without a folder", must, next_step="set run.dir=FOLDER"))

@@ -1,7 +1,7 @@
 import pytest
 
 from lockstep.core.errors import UserError
-from lockstep.jobs.wants import Wants, check_name, check_time, name_from
+from lockstep.jobs.wants import Wants, check_name, check_signal, check_time, name_from, seconds_of
 
 
 @pytest.mark.parametrize("text", ["30", "30:00", "1:00:00", "01:30:00", "2-12", "2-12:30", "2-12:30:00"])
@@ -34,3 +34,18 @@ def test_ranks_of_a_node() -> None:
     assert Wants("a", gpus=4).ranks_per_node == 4
     assert Wants("a", gpus=4, ranks=2).ranks_per_node == 2
     assert Wants("a").ranks_per_node == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("5", 300), ("5:30", 330), ("1:05:30", 3930), ("2-3", 183600), ("2-3:04", 183840), ("0-0:00:09", 9)],
+)
+def test_a_time_in_seconds(text: str, seconds: int) -> None:
+    assert seconds_of(text) == seconds
+
+
+def test_a_signal_that_would_come_at_once_is_refused() -> None:
+    check_signal(120, "00:10:00")
+    check_signal(120, "")
+    with pytest.raises(UserError, match="--signal-s 600 with --time 5.*at least half"):
+        check_signal(600, "5")

@@ -56,6 +56,32 @@ def check_time(text: str) -> str:
     return text
 
 
+def seconds_of(time: str) -> int:
+    """A time limit that `check_time` has let through, in seconds."""
+    days, _, rest = time.rpartition("-")
+    parts = [int(part) for part in rest.split(":")]
+    # Slurm: with days, hours come first; without, one number is minutes, and two are minutes and seconds.
+    if days or len(parts) == 3:
+        hours, minutes, seconds = (parts + [0, 0])[:3]
+    else:
+        hours, (minutes, seconds) = 0, (parts + [0])[:2]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def check_signal(signal_s: int, time: str) -> None:
+    """Whether a job that is told to save `signal_s` before its end has trained for some time by then.
+
+    Raises:
+        UserError: where the signal would come in its first half: it would be requeued again and again.
+    """
+    if time and 2 * signal_s > seconds_of(time):
+        seen = f"--signal-s {signal_s} with --time {time}"
+        must = "the job trains for at least half of its time before it is told to save"
+        raise UserError(
+            explain(seen, must, next_step=f"--signal-s {max(1, seconds_of(time) // 4)}, or a longer --time")
+        )
+
+
 def check_name(text: str) -> str:
     """A job's name that every scheduler takes.
 
