@@ -62,9 +62,9 @@ def seconds_of(time: str) -> int:
     parts = [int(part) for part in rest.split(":")]
     # Slurm: with days, hours come first; without, one number is minutes, and two are minutes and seconds.
     if days or len(parts) == 3:
-        hours, minutes, seconds = (parts + [0, 0])[:3]
+        hours, minutes, seconds = [*parts, 0, 0][:3]
     else:
-        hours, (minutes, seconds) = 0, (parts + [0])[:2]
+        hours, (minutes, seconds) = 0, [*parts, 0][:2]
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
@@ -77,9 +77,8 @@ def check_signal(signal_s: int, time: str) -> None:
     if time and 2 * signal_s > seconds_of(time):
         seen = f"--signal-s {signal_s} with --time {time}"
         must = "the job trains for at least half of its time before it is told to save"
-        raise UserError(
-            explain(seen, must, next_step=f"--signal-s {max(1, seconds_of(time) // 4)}, or a longer --time")
-        )
+        smaller = max(1, seconds_of(time) // 4)
+        raise UserError(explain(seen, must, next_step=f"--signal-s {smaller}, or a longer --time"))
 
 
 def check_name(text: str) -> str:
