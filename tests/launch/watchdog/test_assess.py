@@ -113,10 +113,11 @@ def test_what_the_wrapper_does_is_concluded_so_a_difference_must_hold_a_rank() -
     assert cause([ended, called(1, "barrier", silent_s=0.0)]) is not None
 
 
-def test_a_backward_that_was_counted_by_mistake_ends_no_run() -> None:
-    """Rank 0 alone made a backward of something else, and went on; rank 1 waits for it at a barrier."""
-    probe = sight(0, reading(6, last=entry(6, "gradients")), 4.0)
-    assert assess([probe, called(1, "barrier", silent_s=4.0)], LIMITS) is None
+def test_one_that_came_out_of_what_does_not_fit_is_no_excuse() -> None:
+    """gloo: rank 0's own all_reduce took the others' gradients for its partner, and returned."""
+    past = reading(7, inside=7, entries=(entry(6, "all_reduce", "float32[1]", "a/b.py:4"), entry(7)))
+    alarm = assess([sight(0, past, 1.5), waiting(1, 1.5), waiting(2, 1.5)], LIMITS)
+    assert alarm is not None and (alarm.kind, alarm.ranks) == ("mismatch", (0,))
 
 
 def test_a_rank_that_is_done_before_the_others_have_joined() -> None:

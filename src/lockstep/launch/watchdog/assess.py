@@ -64,31 +64,23 @@ def _mismatch(sights: Sequence[Sight], limits: Limits, held_s: float) -> Alarm |
         kinds = {(entry.op, entry.about) for _, entry in called[number]}
         if len(kinds) > 1:
             sides = tuple(called[number])
-            if any(entry.op in _IN_A_STEP for _, entry in sides) and not _held(sights, number, sides, limits, held_s):
+            if any(entry.op in _IN_A_STEP for _, entry in sides) and not _held(sights, number, limits, held_s):
                 return None
             odd = tuple(rank for rank, entry in sides if not _usual(entry, sides))
             return Alarm("mismatch", odd or (sides[0][0],), True, 0.0, sides)
     return None
 
 
-def _held(
-    sights: Sequence[Sight], number: int, sides: Sequence[tuple[int, Entry]], limits: Limits, held_s: float
-) -> bool:
-    """Whether ranks do not come back from either of the collectives of this number.
+def _held(sights: Sequence[Sight], number: int, limits: Limits, held_s: float) -> bool:
+    """Whether a rank does not come back from its collective of this number.
 
-    What the wrapper does inside is concluded, not seen: a backward of another kind on one rank may have been counted.
-    If all ranks came past the place where they differ, that was it, and they cannot be compared any more.
+    What the wrapper does inside is concluded, not seen. If all ranks came past the place where they differ, the
+    conclusion was wrong, and they cannot be compared any more.
     """
     queued = [sight for sight in sights if sight.marks is not None and sight.marks.queued and not sight.ended]
     if queued and all(sight.silent_s > sight.limit_s(limits) for sight in queued):
         return True
-    kinds = {rank: (entry.op, entry.about) for rank, entry in sides}
-    held = {
-        kinds[sight.rank]
-        for sight in sights
-        if sight.rank in kinds and sight.inside_number == number and (sight.ended or sight.silent_s >= held_s)
-    }
-    return held == set(kinds.values())
+    return any(sight.inside_number == number and (sight.ended or sight.silent_s >= held_s) for sight in sights)
 
 
 def _usual(entry: Entry, sides: Sequence[tuple[int, Entry]]) -> bool:
