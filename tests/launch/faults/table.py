@@ -23,7 +23,7 @@ class Fault:
     """One fault.
 
     name: of the deed. what: for the page. stall: it is a matter of waiting, so it is reported first and ended later.
-    goes_on: it is told of, and the run fails at its end. rank: the rank that does it, which the verdict names. words:
+    goes_on: it is told of, and the run fails at its end. late: it shows only at the end of the epoch. rank: the rank that does it, which the verdict names. words:
     what the verdict has to say, with `|` between. line: the deed whose line has to be named; "=" for its own, "" for
     none. verbs: where it can happen; why_not: for the other. code: of the launcher. fast: part of `make test`.
     """
@@ -38,6 +38,7 @@ class Fault:
     code: int = 1
     why_not: str = ""
     goes_on: bool = False
+    late: bool = False
     fast: bool = False
 
     @property
@@ -101,6 +102,7 @@ FAULTS = (
         line="backward",
         verbs=("run",),
         why_not="Lockstep's loop swallows none",
+        late=True,
     ),
     Fault(
         "skips_a_step",
