@@ -24,8 +24,9 @@ class Fault:
 
     name: of the deed. what: for the page. stall: it is a matter of waiting, so it is reported first and ended later.
     goes_on: it is told of, and the run fails at its end. late: it shows only at the end of the epoch.
-    rank: the rank that does it, which the verdict names. words: what the verdict has to say, with `|` between. line: the deed whose line has to be named; "=" for its own, "" for
-    none. verbs: where it can happen; why_not: for the other. code: of the launcher. fast: part of `make test`.
+    rank: the rank that does it, which the verdict names. words: what the verdict has to say, with `|` between. line:
+    the deed whose line has to be named; "=" for its own, "" for none. verbs: where it can happen; why_not: for the
+    other. code: of the launcher. fast: part of `make test`.
     """
 
     name: str
