@@ -95,14 +95,14 @@ class Link:
             gone = math.isinf(silent_s)
             text = f"Node {node} is gone" if gone else f"Node {node} has not been heard for {silent_s:.0f} s"
             if silent_s > self._link_s:
-                self.alarm = self._failure(text)
+                self.alarm = self._failure(text, gone)
                 return text
             if node not in self._warned:
                 self._warned.add(node)
                 say(f"{text}: the link is down, or the machine is. The run is ended after {self._link_s:.0f} s.")
         return ""
 
-    def _failure(self, text: str) -> Failure:
-        why = "its launcher or the machine has died" if "gone" in text else "the link is down, or the machine is"
+    def _failure(self, text: str, gone: bool) -> Failure:
+        why = "its launcher or the machine has died" if gone else "the link is down, or the machine is"
         advice = "check the machine and the link between the two (`ping`, `ip link`); resume from the last checkpoint"
         return Failure(-1, "stall", f"{text}: {why}", "", "", "", 0, 1, advice=advice)

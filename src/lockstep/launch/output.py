@@ -16,7 +16,6 @@ from lockstep.runtime.logs import log_file
 
 BAR_S = 10.0
 """A progress bar overwrites its line many times a second. A file gets its state once in so many seconds."""
-_TAIL_BYTES = 64 * 1024
 _BEGIN = "---- rank "
 _ESCAPE = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")  # colours and moves of the cursor
 
@@ -69,23 +68,6 @@ def finish_output() -> None:
     for stream in _open:
         with suppress(OSError, ValueError):
             stream.finish()
-
-
-def tail(folder: Path, rank: int, lines: int) -> list[str]:
-    """The last lines that a rank wrote since it was started, without empty ones; none where there is no file."""
-    try:
-        with log_file(folder, rank).open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return []
-    found: list[str] = []
-    for line in text.split("\n"):
-        if line.startswith(_BEGIN):
-            found = []
-        elif seen := line.rstrip("\r ").rpartition("\r")[2]:
-            found.append(seen)
-    return found[-lines:] if lines > 0 else []
 
 
 class Lines:

@@ -9,7 +9,35 @@ from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousIn
 HOST = "127.0.0.1"
 
 
-class LocalRendezvous(RendezvousHandler):
+class OwnStore(RendezvousHandler):
+    """What torch's agent asks of a meeting point whose store is our own, and belongs to one attempt."""
+
+    @property
+    def use_agent_store(self) -> bool:
+        """Whether ranks connect to the agent's store instead of opening one in rank 0."""
+        return True
+
+    def is_closed(self) -> bool:
+        """Never: launchers tell each other by other means."""
+        return False
+
+    def set_closed(self) -> None:
+        """Nothing to tell anybody."""
+
+    def num_nodes_waiting(self) -> int:
+        """No further machine may join."""
+        return 0
+
+    def get_run_id(self) -> str:
+        """The store is private, so its name need not be unique."""
+        return "lockstep"
+
+    def shutdown(self) -> bool:
+        """The store ends with this object."""
+        return True
+
+
+class LocalRendezvous(OwnStore):
     """One agent that meets nobody: no host names are resolved, no other machine can connect, no port can collide.
 
     The port is bound before anything is told of it, and the ranks use the agent's store: there is no moment in
@@ -32,30 +60,6 @@ class LocalRendezvous(RendezvousHandler):
         """Name of this kind of meeting point, for torch's events."""
         return "local"
 
-    @property
-    def use_agent_store(self) -> bool:
-        """Whether ranks connect to the agent's store instead of opening one in rank 0."""
-        return True
-
     def next_rendezvous(self) -> RendezvousInfo:
         """Meet: this agent is number 0 of 1."""
         return RendezvousInfo(self._store, 0, 1, RendezvousStoreInfo(HOST, self._port))
-
-    def is_closed(self) -> bool:
-        """Never: there is nobody else to close it."""
-        return False
-
-    def set_closed(self) -> None:
-        """Nothing to tell anybody."""
-
-    def num_nodes_waiting(self) -> int:
-        """No other machine waits to join."""
-        return 0
-
-    def get_run_id(self) -> str:
-        """The store is private to one run, so its name need not be unique."""
-        return "lockstep"
-
-    def shutdown(self) -> bool:
-        """The store ends with this object."""
-        return True

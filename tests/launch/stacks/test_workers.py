@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.launch.stacks import Stack, at_work, doing, spot, worker_stacks, workers
+from lockstep.launch.stacks import Stack, at_work, doing, spot, worker_stacks
 from tests.launch.stacks import targets
 from tests.launch.stacks.conftest import Start
 
@@ -32,17 +32,17 @@ def test_the_worker_that_hangs_is_found(
     assert doing(idle) == "waits for work"
     assert spot(stuck).endswith(" in load_image")
     assert doing(stuck) == "sleeps (time.sleep)"
-    assert armed or workers(process.pid) == [idle.pid, stuck.pid]
+    assert armed or list(worker_stacks(process.pid)) == [idle.pid, stuck.pid]
 
 
 def test_other_children_are_no_workers(start: Start) -> None:
     process = start(targets.wait_for_program)
     assert process.pid
-    assert workers(process.pid) == []
+    assert list(worker_stacks(process.pid)) == []
 
 
 def test_a_process_that_is_gone_has_none(start: Start) -> None:
     process = start(targets.end)
     assert process.pid
     process.join(10)
-    assert workers(process.pid) == []
+    assert list(worker_stacks(process.pid)) == []

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from lockstep.core.errors import LockstepError, RunError, explain
 from lockstep.launch.nodes import trouble
-from lockstep.launch.nodes.board import Board, Card, Words, differing, error_message
 from lockstep.launch.nodes.interfaces import interface_of, is_loopback
+from lockstep.launch.nodes.roster import Card, Roster, Words, differing, error_message
 from lockstep.launch.nodes.wakeup import Wakeup
 from lockstep.launch.nodes.wire import FAMILY, MAGIC, Line, Message, NotOursError, local_address, own, peer_address
 
@@ -46,11 +46,11 @@ def listen(port: int, address: str = "") -> socket.socket:
 
 
 class Hub(threading.Thread):
-    """The thread of node 0. Everything it learns is on the board; `close` says goodbye to all."""
+    """The thread of node 0. Everything it learns is on the roster; `close` says goodbye to all."""
 
-    def __init__(self, board: Board, listener: socket.socket) -> None:
+    def __init__(self, roster: Roster, listener: socket.socket) -> None:
         super().__init__(name="nodes hub", daemon=True)
-        self._board, self._listener = board, listener
+        self._roster, self._listener = roster, listener
         self._wakeup = Wakeup()
         self._selector = selectors.PollSelector()  # nothing that a forked child would share
         self._strangers: dict[Line, float] = {}
@@ -58,8 +58,8 @@ class Hub(threading.Thread):
         self._closing = threading.Event()
         self._beat_at = 0.0
         listener.setblocking(False)
-        board.cards[0] = board.card
-        board.wake = self._wakeup.wake
+        roster.cards[0] = roster.card
+        roster.wake = self._wakeup.wake
 
     def run(self) -> None:
         """Serve until `close`."""
@@ -120,8 +120,8 @@ class Hub(threading.Thread):
 
     def _note(self, node: int, message: Message) -> bool:
         words = Words.from_message(message)
-        before = self._board.others.get(node)
-        self._board.hear(node, words)
+        before = self._roster.others.get(node)
+        self._roster.hear(node, words)
         return before is None or before.words.urgent() != words.urgent()
 
     def _greet(self, line: Line, message: Message) -> None:
@@ -131,10 +131,10 @@ class Hub(threading.Thread):
             self._refuse(line, trouble.other_version(peer_address(line.sock)), for_all=ours)
             return
         card = Card.from_message(message["card"])
-        if (met := message.get("met")) and met != self._board.card.token:
+        if (met := message.get("met")) and met != self._roster.card.token:
             # A launcher that has outlived its node 0.
             self._refuse(line, RunError(explain("node 0 was started anew: this launch is over")), for_all=False)
-        elif card.node == 0 and card.token == self._board.card.token:
+        elif card.node == 0 and card.token == self._roster.card.token:
             line.send(self._state())  # node 0 itself, looking where its host name leads
             line.ended = True
         elif (error := self._objection(card)) is not None:
@@ -144,11 +144,11 @@ class Hub(threading.Thread):
             self._admit(card, line)
 
     def _objection(self, card: Card) -> LockstepError | None:
-        mine = self._board.card
-        known = self._board.cards.get(card.node)
+        mine = self._roster.card
+        known = self._roster.cards.get(card.node)
         if known is not None and known.token != card.token and self._lives(card.node):
             return trouble.twice(card.node, str(known), str(card))
-        if self._board.met and (known is None or known.token != card.token):
+        if self._roster.met and (known is None or known.token != card.token):
             return RunError(explain(f"the launch has begun without {card}"))
         if card.num_nodes != mine.num_nodes:
             return trouble.other_count(str(card), card.num_nodes, mine.num_nodes)
@@ -156,7 +156,7 @@ class Hub(threading.Thread):
 
     def _lives(self, node: int) -> bool:
         """Whether a node is here, so that another one cannot be the same, started again."""
-        other = self._board.others.get(node)
+        other = self._roster.others.get(node)
         return node == 0 or (node in self._lines and other is not None and time.monotonic() - other.heard_at < LIVES_S)
 
     def _admit(self, card: Card, line: Line) -> None:
@@ -164,39 +164,39 @@ class Hub(threading.Thread):
         if (old := self._lines.pop(card.node, None)) is not None:
             self._forget(old)
         self._lines[card.node] = line
-        board = self._board
+        roster = self._roster
         card = replace(card, address=peer_address(line.sock), reached=local_address(line.sock))
-        with board.changed:
-            board.cards[card.node] = card
-            board.changed.notify_all()
-        known = board.others.get(card.node)
-        board.hear(card.node, known.words if known is not None and board.met else Words())
-        if not board.met and not board.missing():
+        with roster.changed:
+            roster.cards[card.node] = card
+            roster.changed.notify_all()
+        known = roster.others.get(card.node)
+        roster.hear(card.node, known.words if known is not None and roster.met else Words())
+        if not roster.met and not roster.missing():
             self._compare()
 
     def _compare(self) -> None:
         """All are there: do they agree?"""
-        board = self._board
-        others = [card for node, card in sorted(board.cards.items()) if node]
+        roster = self._roster
+        others = [card for node, card in sorted(roster.cards.items()) if node]
         near = [card for card in others if is_loopback(card.reached)]
         far = [card for card in others if not is_loopback(card.reached)]
-        error = differing(board.cards)
+        error = differing(roster.cards)
         if error is None and near and far:
             error = trouble.two_ways(str(near[0]), str(far[0]))
         if error is not None:
-            board.fail(error)
+            roster.fail(error)
             return
-        with board.changed:
+        with roster.changed:
             address = others[0].reached
-            board.card = replace(board.card, address=address, interface=interface_of(address))
-            board.cards[0] = board.card
-            board.met = True
-            board.changed.notify_all()
+            roster.card = replace(roster.card, address=address, interface=interface_of(address))
+            roster.cards[0] = roster.card
+            roster.met = True
+            roster.changed.notify_all()
 
     def _refuse(self, line: Line, error: LockstepError, *, for_all: bool) -> None:
         """Say why. for_all: while nodes still meet, it is a reason for all of them to end."""
-        if for_all and not self._board.met:
-            self._board.fail(error)
+        if for_all and not self._roster.met:
+            self._roster.fail(error)
         line.send({"lockstep": MAGIC, "error": error_message(error)})
         self._strangers[line] = time.monotonic()  # closed by the other side, or when its time is over
 
@@ -205,10 +205,10 @@ class Hub(threading.Thread):
         for node, one in list(self._lines.items()):
             if one is line:
                 del self._lines[node]
-                with self._board.changed:
-                    if not self._board.met:
-                        self._board.cards.pop(node, None)
-                self._board.lose(node)
+                with self._roster.changed:
+                    if not self._roster.met:
+                        self._roster.cards.pop(node, None)
+                self._roster.lose(node)
 
     def _forget(self, line: Line) -> None:
         self._strangers.pop(line, None)
@@ -222,29 +222,29 @@ class Hub(threading.Thread):
             if line.ended or now - since > STRANGER_S:
                 self._forget(line)
         for node, line in list(self._lines.items()):
-            if now - self._board.others[node].heard_at > SILENT_S and not self._board.others[node].words.left:
+            if now - self._roster.others[node].heard_at > SILENT_S and not self._roster.others[node].words.left:
                 # Closed, not lost: a node behind a cut link is silent, and may come back on a new connection.
                 self._forget(line)
                 del self._lines[node]
 
     def _state(self) -> Message:
         """Everything, each time: what a lost connection has swallowed comes with the next."""
-        board, now = self._board, time.monotonic()
-        with board.changed:
+        roster, now = self._roster, time.monotonic()
+        with roster.changed:
             heard = {
                 node: {"age": None if other.gone else now - other.heard_at, "words": other.words.to_message()}
-                for node, other in board.others.items()
+                for node, other in roster.others.items()
             }
-            heard[0] = {"age": 0.0, "words": board.mine.to_message()}
+            heard[0] = {"age": 0.0, "words": roster.mine.to_message()}
             return {
                 "lockstep": MAGIC,
-                "token": board.card.token,
-                "met": board.met,
-                "cards": [card.to_message() for card in board.cards.values()],
+                "token": roster.card.token,
+                "met": roster.met,
+                "cards": [card.to_message() for card in roster.cards.values()],
                 "heard": heard,
-                "store": board.store,
+                "store": roster.store,
                 "time_ns": time.time_ns(),
-                "error": error_message(board.error) if board.error is not None else None,
+                "error": error_message(roster.error) if roster.error is not None else None,
             }
 
     def _tell_all(self) -> None:

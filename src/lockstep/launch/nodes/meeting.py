@@ -13,11 +13,11 @@ from torch.distributed.elastic.rendezvous import RendezvousHandler
 
 from lockstep.core.errors import LockstepError, UserError, explain
 from lockstep.launch.nodes import DEFAULT_PORT, Nodes, trouble
-from lockstep.launch.nodes.board import Board, Card
 from lockstep.launch.nodes.hub import Hub, listen
 from lockstep.launch.nodes.interfaces import check_named, interface_of, listed
 from lockstep.launch.nodes.mirror import Mirror
 from lockstep.launch.nodes.rendezvous import NodesRendezvous
+from lockstep.launch.nodes.roster import Card, Roster
 from lockstep.launch.nodes.spoke import Spoke
 from lockstep.launch.nodes.trouble import StoppedError
 from lockstep.launch.rendezvous import HOST, LocalRendezvous
@@ -49,10 +49,10 @@ def meet(
     if nodes.num_nodes == 1:
         return Meeting(ranks_per_node)
     check_named(os.environ, nodes.node)
-    meeting = NodesMeeting(nodes, Board(Card.mine(nodes, ranks_per_node, facts)), stopped)
+    meeting = NodesMeeting(nodes, Roster(Card.mine(nodes, ranks_per_node, facts)), stopped)
     try:
         meeting.wait()
-        check_named(os.environ, nodes.node, meeting.board.card.address)
+        check_named(os.environ, nodes.node, meeting.roster.card.address)
     except BaseException:
         meeting.close()
         raise
@@ -138,101 +138,101 @@ class Meeting:
 class NodesMeeting(Meeting):
     """Several machines, or several launchers on one. A thread keeps the link; nothing here waits for the network."""
 
-    def __init__(self, nodes: Nodes, board: Board, stopped: Callable[[], bool]) -> None:
-        super().__init__(board.card.ranks)
-        self.board = board
+    def __init__(self, nodes: Nodes, roster: Roster, stopped: Callable[[], bool]) -> None:
+        super().__init__(roster.card.ranks)
+        self.roster = roster
         self._nodes, self._stopped = nodes, stopped
         self._port = nodes.port or DEFAULT_PORT
         self.node, self.num_nodes = nodes.node, nodes.num_nodes
         self._mirror: Mirror | None = None
         self._link: Hub | Spoke
         if nodes.node == 0:
-            self._link = Hub(board, listen(self._port))
+            self._link = Hub(roster, listen(self._port))
             if nodes.host:
-                self._mirror = Mirror(board, nodes.host, self._port)
+                self._mirror = Mirror(roster, nodes.host, self._port)
                 self._mirror.start()
         else:
-            self._link = Spoke(board, nodes.host, self._port)
+            self._link = Spoke(roster, nodes.host, self._port)
         self._link.start()
 
     def wait(self) -> None:
         """Until all are there and agree; raises as `meet` says."""
-        started, said, board = time.monotonic(), False, self.board
-        while not board.met or board.error is not None:
-            with board.changed:
-                if not board.met and board.error is None:
-                    board.changed.wait(_TICK_S)
+        started, said, roster = time.monotonic(), False, self.roster
+        while not roster.met or roster.error is not None:
+            with roster.changed:
+                if not roster.met and roster.error is None:
+                    roster.changed.wait(_TICK_S)
             waited = time.monotonic() - started
-            if board.error is None and not board.met:
+            if roster.error is None and not roster.met:
                 if self._stopped():
                     raise StoppedError("Stopped while waiting for the other nodes.")
                 if waited > self._nodes.wait_s or self._answered_wrongly():
-                    board.fail(self._not_met())
+                    roster.fail(self._not_met())
                 elif waited > SAY_AFTER_S and not said:
                     said = True
                     print(self._waiting(), file=sys.stderr, flush=True)
-            if board.error is not None:
-                raise board.error
+            if roster.error is not None:
+                raise roster.error
         self._settle()
 
     def rendezvous(self, attempt: int) -> RendezvousHandler:
         """For torch's elastic agent: it waits until all nodes want this attempt."""
-        return NodesRendezvous(self.board, attempt, self._nodes.wait_s, self._stopped)
+        return NodesRendezvous(self.roster, attempt, self._nodes.wait_s, self._stopped)
 
     def tell(self, text: str) -> None:
         """Leave the latest progress of this node's ranks; it is sent once a second. Never blocks."""
-        self.board.say(tell=text)
+        self.roster.say(tell=text)
 
     def heard(self) -> dict[int, tuple[float, str]]:
         """The other nodes that take part: seconds since each was last alive (`inf`: gone), and its latest `tell`."""
         now = time.monotonic()
-        with self.board.changed:
+        with self.roster.changed:
             return {
                 node: (math.inf if other.gone else max(0.0, now - other.heard_at), other.words.tell)
-                for node, other in sorted(self.board.others.items())
+                for node, other in sorted(self.roster.others.items())
                 if not other.ended
             }
 
     def finish(self, attempt: int, text: str) -> None:
         """This node's ranks have ended: tell the others how, at once."""
-        self.board.say(reports={**self.board.mine.reports, attempt: text})
+        self.roster.say(reports={**self.roster.mine.reports, attempt: text})
 
     def finished(self, attempt: int, wait_s: float = 0.0) -> dict[int, str]:
         """What the other nodes have said in `finish`, by node; waits for those that are not gone."""
         deadline = time.monotonic() + wait_s
-        with self.board.changed:
+        with self.roster.changed:
             while True:
-                others = self.board.others.items()
+                others = self.roster.others.items()
                 reports = {n: one.words.reports[attempt] for n, one in sorted(others) if attempt in one.words.reports}
                 silent = [n for n, one in others if n not in reports and not one.gone and not one.ended]
                 left_s = deadline - time.monotonic()
                 if not silent or self._deaf() or left_s <= 0:
                     return reports
-                self.board.changed.wait(min(left_s, _TICK_S))
+                self.roster.changed.wait(min(left_s, _TICK_S))
 
     def close(self) -> None:
         """Leave. What was said is sent before, for two seconds at most. Twice is once."""
         if self._mirror is not None:
             self._mirror.close()
         if self._link.is_alive():
-            self.board.say(left=True)
+            self.roster.say(left=True)
             self._link.close()
 
     def _deaf(self) -> bool:
         """Whether nothing can be heard any more: all is heard through node 0."""
-        hub = self.board.others.get(0)
+        hub = self.roster.others.get(0)
         return hub is not None and (hub.gone or hub.words.left)
 
     def _settle(self) -> None:
-        cards = [self.board.cards[node] for node in range(self.num_nodes)]
+        cards = [self.roster.cards[node] for node in range(self.num_nodes)]
         # As node 0 has seen it: the host name may lead to a virtual address in front of it.
-        reached = self.board.cards[self.node].reached
-        mine = self.board.card = replace(self.board.card, reached=reached)
+        reached = self.roster.cards[self.node].reached
+        mine = self.roster.card = replace(self.roster.card, reached=reached)
         self.address = mine.address if self.node == 0 else mine.reached
         self.interface = mine.interface or interface_of(mine.address)
         self.ranks_per_node = tuple(card.ranks for card in cards)
         self.names = tuple(card.name for card in cards)
-        self.clock_ahead_s = self.board.ahead_s
+        self.clock_ahead_s = self.roster.ahead_s
 
     def _answered_wrongly(self) -> bool:
         return isinstance(self._link, Spoke) and self._link.last is not None and self._link.last.kind == "foreign"
@@ -241,23 +241,23 @@ class NodesMeeting(Meeting):
         nodes, link = self._nodes, self._link
         if isinstance(link, Spoke) and (last := link.last or self._never()) is not None:
             return trouble.not_reached(nodes.node, nodes.host, self._port, nodes.wait_s, last)
-        there = [str(card) for node, card in sorted(self.board.cards.items()) if node != nodes.node]
+        there = [str(card) for node, card in sorted(self.roster.cards.items()) if node != nodes.node]
         leads = self._mirror.said() if self._mirror is not None else ""
-        return trouble.not_come(self.board.missing(), nodes.num_nodes, nodes.wait_s, self._here(), there, leads)
+        return trouble.not_come(self.roster.missing(), nodes.num_nodes, nodes.wait_s, self._here(), there, leads)
 
     def _never(self) -> trouble.Try | None:
         """Connecting for the first time has not ended yet."""
-        return None if 0 in self.board.cards else trouble.Try("silent")
+        return None if 0 in self.roster.cards else trouble.Try("silent")
 
     def _here(self) -> str:
-        mine = self.board.card
+        mine = self.roster.card
         if self.node == 0:
             return f"node 0 ({mine.name}) listens on port {self._port} of all its interfaces: {listed()}"
         return f"{mine} is connected with node 0 at {mine.reached}:{self._port}, by {mine.interface}"
 
     def _waiting(self) -> str:
-        nodes, missing = self._nodes, ", ".join(str(node) for node in self.board.missing())
-        if self.node and isinstance(self._link, Spoke) and (self._link.last or 0 not in self.board.cards):
+        nodes, missing = self._nodes, ", ".join(str(node) for node in self.roster.missing())
+        if self.node and isinstance(self._link, Spoke) and (self._link.last or 0 not in self.roster.cards):
             return (
                 f"node {self.node} tries to reach node 0 at {nodes.host}:{self._port}, for {nodes.wait_s:g} s at most"
             )

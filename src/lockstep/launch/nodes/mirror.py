@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 
-from lockstep.launch.nodes.board import Board, error_from
+from lockstep.launch.nodes.roster import Roster, error_from
 from lockstep.launch.nodes.wire import MAGIC, Line, NotOursError, own
 
 _EVERY_S = 5.0
@@ -14,15 +14,15 @@ _TRY_S = 3.0
 class Mirror(threading.Thread):
     """Only for what it finds: the name need not lead here, since the user says which node is node 0."""
 
-    def __init__(self, board: Board, host: str, port: int) -> None:
+    def __init__(self, roster: Roster, host: str, port: int) -> None:
         super().__init__(name="nodes mirror", daemon=True)
-        self._board, self._host, self._port = board, host, port
+        self._roster, self._host, self._port = roster, host, port
         self._closing = threading.Event()
         self._found = ""
 
     def run(self) -> None:
         """Look now and then until all nodes are there, or itself was found."""
-        while not self._closing.is_set() and not self._board.met and not self._look():
+        while not self._closing.is_set() and not self._roster.met and not self._look():
             self._closing.wait(_EVERY_S)
 
     def said(self) -> str:
@@ -45,16 +45,16 @@ class Mirror(threading.Thread):
         return False
 
     def _ask(self, line: Line) -> bool:
-        line.send({"lockstep": MAGIC, "card": self._board.card.to_message(), "met": ""})
+        line.send({"lockstep": MAGIC, "card": self._roster.card.to_message(), "met": ""})
         deadline = time.monotonic() + _TRY_S
         try:
             while time.monotonic() < deadline and not line.ended:
                 for message in line.receive():
-                    if message.get("token") == self._board.card.token:
+                    if message.get("token") == self._roster.card.token:
                         self._found = ""
                         return True
                     if message.get("error"):
-                        self._board.fail(error_from(message["error"]))
+                        self._roster.fail(error_from(message["error"]))
                         return True
                 time.sleep(0.02)
         except NotOursError as error:

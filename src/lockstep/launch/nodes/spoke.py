@@ -1,4 +1,4 @@
-"""The side of every other node: connects to node 0, again and again, and keeps the board up to date."""
+"""The side of every other node: connects to node 0, again and again, and keeps the roster up to date."""
 
 import select
 import socket
@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from lockstep.launch.nodes import trouble
-from lockstep.launch.nodes.board import GONE_S, Board, Card, Words, error_from
 from lockstep.launch.nodes.hub import BEAT_S, LINGER_S
 from lockstep.launch.nodes.interfaces import interface_of
+from lockstep.launch.nodes.roster import GONE_S, Card, Roster, Words, error_from
 from lockstep.launch.nodes.trouble import Try
 from lockstep.launch.nodes.wakeup import Wakeup
 from lockstep.launch.nodes.wire import FAMILY, MAGIC, Line, Message, NotOursError, local_address, own, peer_address
@@ -27,9 +27,9 @@ MUTE_S = 10.0
 class Spoke(threading.Thread):
     """The thread of a node that is not node 0. last: the latest try that failed, None while it is connected."""
 
-    def __init__(self, board: Board, host: str, port: int) -> None:
+    def __init__(self, roster: Roster, host: str, port: int) -> None:
         super().__init__(name="nodes spoke", daemon=True)
-        self._board, self._host, self._port = board, host, port
+        self._roster, self._host, self._port = roster, host, port
         self._wakeup = Wakeup()
         self._closing = threading.Event()
         self._hub = ""  # token of node 0, once all have met
@@ -37,7 +37,7 @@ class Spoke(threading.Thread):
         self._talking = self._known = False
         self._asked = self._heard_at = self._beat_at = 0.0
         self.last: Try | None = None
-        board.wake = self._wakeup.wake
+        roster.wake = self._wakeup.wake
 
     def run(self) -> None:
         """Connect and talk until `close`, or until there is nobody to talk to any more."""
@@ -67,10 +67,10 @@ class Spoke(threading.Thread):
 
     def _over(self) -> bool:
         """Whether there is nothing to connect for: the meeting failed, or node 0 has left."""
-        hub = self._board.others.get(0)
-        if self._hub and self._board.error is not None:
-            self._board.lose(0, gone=True)
-        return self._board.error is not None or (hub is not None and hub.words.left)
+        hub = self._roster.others.get(0)
+        if self._hub and self._roster.error is not None:
+            self._roster.lose(0, gone=True)
+        return self._roster.error is not None or (hub is not None and hub.words.left)
 
     def _connect(self) -> Line | None:
         try:
@@ -138,60 +138,60 @@ class Spoke(threading.Thread):
         line.flush()
         if time.monotonic() >= self._beat_at:
             if self._known and not line.busy:
-                with self._board.changed:
-                    words = self._board.mine.to_message()
+                with self._roster.changed:
+                    words = self._roster.mine.to_message()
                 line.send(words)
             self._beat_at = time.monotonic() + BEAT_S
 
     def _hello(self, line: Line) -> Message:
-        board = self._board
+        roster = self._roster
         address = local_address(line.sock)
-        with board.changed:
-            board.card = replace(board.card, address=address, interface=interface_of(address), reached=self._peer)
-            return {"lockstep": MAGIC, "card": board.card.to_message(), "met": self._hub}
+        with roster.changed:
+            roster.card = replace(roster.card, address=address, interface=interface_of(address), reached=self._peer)
+            return {"lockstep": MAGIC, "card": roster.card.to_message(), "met": self._hub}
 
     def _take(self, message: Message, line: Line) -> None:
-        """Put what node 0 says on the board."""
+        """Put what node 0 says on the roster."""
         if str(message.get("lockstep")).startswith(FAMILY) and message["lockstep"] != MAGIC:
-            self._board.fail(trouble.other_version(local_address(line.sock)))
+            self._roster.fail(trouble.other_version(local_address(line.sock)))
             line.ended = True
             return
         if message.get("lockstep") != MAGIC:
             raise NotOursError(repr(message)[:40])
-        board = self._board
+        roster = self._roster
         if error := message["error"]:
-            board.fail(error_from(error))
+            roster.fail(error_from(error))
         if "token" not in message:  # refused
             line.ended = True
             return
         self._heard_at = time.monotonic()
         if not self._known:
-            board.ahead_s = (self._asked + time.time()) / 2 - message["time_ns"] / 1e9
+            roster.ahead_s = (self._asked + time.time()) / 2 - message["time_ns"] / 1e9
             self._beat_at = self._heard_at
             line.trust()
         self._known, self.last = True, None
-        with board.changed:
-            board.cards = {card["node"]: Card.from_message(card) for card in message["cards"]}
-            board.store = (message["store"][0], message["store"][1]) if message["store"] else None
+        with roster.changed:
+            roster.cards = {card["node"]: Card.from_message(card) for card in message["cards"]}
+            roster.store = (message["store"][0], message["store"][1]) if message["store"] else None
             for name, one in message["heard"].items():
-                if int(name) != board.card.node:
-                    board.hear(int(name), Words.from_message(one["words"]), one["age"] or 0.0)
-                if one["age"] is None and int(name) != board.card.node:
-                    board.lose(int(name), gone=True)
+                if int(name) != roster.card.node:
+                    roster.hear(int(name), Words.from_message(one["words"]), one["age"] or 0.0)
+                if one["age"] is None and int(name) != roster.card.node:
+                    roster.lose(int(name), gone=True)
             if message["met"]:
                 # From now on the same address is tried, and no name is looked up.
                 self._hub, self._host = message["token"], self._peer
-                board.met = True
-            board.changed.notify_all()
+                roster.met = True
+            roster.changed.notify_all()
 
     def _lost(self) -> None:
         """Node 0 has closed the connection, or refuses a new one: its launcher has ended."""
-        self._board.lose(0)
+        self._roster.lose(0)
 
     def _say_goodbye(self, line: Line) -> None:
         deadline = time.monotonic() + LINGER_S / 2
         with suppress(OSError):
-            line.send(self._board.mine.to_message())
+            line.send(self._roster.mine.to_message())
             while line.busy and time.monotonic() < deadline:
                 time.sleep(0.01)
                 line.flush()

@@ -4,7 +4,7 @@ from lockstep.launch.stacks.handler import arm
 from lockstep.launch.stacks.read import read_stacks
 from lockstep.launch.stacks.stack import Frame, Stack, Thread, users_frames
 from lockstep.launch.stacks.words import doing, spot
-from lockstep.launch.stacks.workers import at_work, worker_stacks, workers
+from lockstep.launch.stacks.workers import at_work, worker_stacks
 
 __all__ = [
     "Frame",
@@ -17,5 +17,4 @@ __all__ = [
     "spot",
     "users_frames",
     "worker_stacks",
-    "workers",
 ]

@@ -30,11 +30,6 @@ def worker_stacks(pid: int, timeout_s: float = 3.0, fallback: Path | None = None
     return {child: stack for child, stack in found.items() if is_worker(stack)}
 
 
-def workers(pid: int) -> list[int]:
-    """The DataLoader workers of a process, in the order in which they were started."""
-    return list(worker_stacks(pid))
-
-
 def at_work(stack: Stack) -> bool:
     """Whether a worker is making a batch; one that is not waits for its next indices, or for room for its batch."""
     return any((frame.file[-len(_FETCH[0]) :], frame.function) == _FETCH for frame in stack.main)

@@ -107,7 +107,7 @@ class Other:
         return self.words.left and max(self.words.reports, default=-2) >= self.words.want
 
 
-class Board:
+class Roster:
     """State shared by threads; `changed` guards it and is notified when something new came.
 
     met: whether all nodes are there and agree. store: attempt and port of the ranks' store. error: why the meeting

@@ -1,7 +1,7 @@
 import math
 
 from lockstep.core.errors import RunError, UserError
-from lockstep.launch.nodes.board import GONE_S, Board, Card, Words, differing, error_from, error_message
+from lockstep.launch.nodes.roster import GONE_S, Card, Roster, Words, differing, error_from, error_message
 
 
 def card(node: int, **facts: str) -> Card:
@@ -21,40 +21,40 @@ def test_cards_and_words_travel() -> None:
 
 
 def test_a_lost_connection_is_a_death_only_if_it_stays_lost() -> None:
-    board = Board(card(0))
-    board.hear(1, Words())
-    board.lose(1)
-    assert not board.others[1].gone
-    board.others[1].lost_at = (board.others[1].lost_at or math.nan) - GONE_S
-    assert board.others[1].gone
-    board.hear(1, Words())
-    assert not board.others[1].gone, "it is back"
-    board.lose(1, gone=True)
-    assert board.others[1].gone
-    board.hear(1, Words(left=True))
-    board.lose(1, gone=True)
-    assert board.others[1].gone, "it has left without a report"
-    board.hear(1, Words(left=True, want=1, reports={0: "a"}))
-    assert board.others[1].gone, "nor is that of another attempt enough"
-    board.hear(1, Words(left=True, want=1, reports={1: "b"}))
-    board.lose(1, gone=True)
-    assert board.others[1].ended and not board.others[1].gone, "it has left as it should"
+    roster = Roster(card(0))
+    roster.hear(1, Words())
+    roster.lose(1)
+    assert not roster.others[1].gone
+    roster.others[1].lost_at = (roster.others[1].lost_at or math.nan) - GONE_S
+    assert roster.others[1].gone
+    roster.hear(1, Words())
+    assert not roster.others[1].gone, "it is back"
+    roster.lose(1, gone=True)
+    assert roster.others[1].gone
+    roster.hear(1, Words(left=True))
+    roster.lose(1, gone=True)
+    assert roster.others[1].gone, "it has left without a report"
+    roster.hear(1, Words(left=True, want=1, reports={0: "a"}))
+    assert roster.others[1].gone, "nor is that of another attempt enough"
+    roster.hear(1, Words(left=True, want=1, reports={1: "b"}))
+    roster.lose(1, gone=True)
+    assert roster.others[1].ended and not roster.others[1].gone, "it has left as it should"
 
 
 def test_the_first_error_counts() -> None:
-    board = Board(card(0))
-    board.fail(RunError("first"))
-    board.fail(RunError("second"))
-    assert str(board.error) == "first"
-    assert board.missing() == [0, 1, 2]
+    roster = Roster(card(0))
+    roster.fail(RunError("first"))
+    roster.fail(RunError("second"))
+    assert str(roster.error) == "first"
+    assert roster.missing() == [0, 1, 2]
 
 
 def test_progress_is_not_urgent() -> None:
-    board, woken = Board(card(0)), []
-    board.wake = lambda: woken.append(1)
-    board.say(tell="step 4")
-    assert not woken and board.mine.tell == "step 4"
-    board.say(want=1)
+    roster, woken = Roster(card(0)), []
+    roster.wake = lambda: woken.append(1)
+    roster.say(tell="step 4")
+    assert not woken and roster.mine.tell == "step 4"
+    roster.say(want=1)
     assert woken
 
 
