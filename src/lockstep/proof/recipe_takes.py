@@ -27,7 +27,15 @@ from lockstep.trace.script import Program, start_event
 from lockstep.trace.trace import RankTrace
 from lockstep.trace.whoami import Whoami
 
-ALWAYS = ("run.device=cpu", "run.threads=1", "log.tensorboard=off", "log.progress=off", "checkpoint.asynchronous=false")
+ALWAYS = (
+    "run.device=cpu",
+    "run.threads=1",
+    "log.tensorboard=off",
+    "log.wandb=off",
+    "log.mlflow=off",
+    "log.progress=off",
+    "checkpoint.asynchronous=false",
+)
 DOUBLE = ("precision=fp64", "data.workers=0", "log.every_steps=1")
 
 

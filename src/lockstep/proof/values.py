@@ -8,7 +8,9 @@ import numpy as np
 
 from lockstep.proof.align import StepView
 from lockstep.proof.takes import Take
+from lockstep.trace.events import Optimizer, Step
 from lockstep.trace.sink import read_tensor
+from lockstep.trace.trace import RankTrace
 
 Array = np.ndarray[Any, Any]
 TINY = 1e-30
@@ -30,22 +32,48 @@ class Values:
 
 def gradients(take: Take, rank: int, view: StepView) -> Values:
     """Of one rank at one step."""
-    return _values(take, rank, view.step.grad_tensors)
+    return _values(take, rank, view, "grad_tensors")
 
 
 def parameters(take: Take, rank: int, view: StepView) -> Values:
     """After the step."""
-    return _values(take, rank, view.step.param_tensors)
+    return _values(take, rank, view, "param_tensors")
 
 
 def starts(take: Take, rank: int, view: StepView) -> Values:
     """Before the first step."""
-    return _values(take, rank, view.step.start_tensors)
+    return _values(take, rank, view, "start_tensors")
 
 
-def _values(take: Take, rank: int, places: Mapping[str, int]) -> Values:
-    found = {key: read_tensor(take.folder, rank, place) for key, place in places.items()}
+def _values(take: Take, rank: int, view: StepView, kind: str) -> Values:
+    """What a rank kept at a step; of a sharded value the parts of all ranks, one after the other."""
+    split = _sharded(take.trace.ranks[rank], view.step.optimizer)
+    parts = _steps(take, view) if split else {}
+    found: dict[str, Array | None] = {}
+    for key, place in getattr(view.step, kind).items():
+        if key not in split:
+            found[key] = read_tensor(take.folder, rank, place)
+            continue
+        pieces = [read_tensor(take.folder, r, getattr(step, kind).get(key, -1)) for r, step in parts.items()]
+        whole = len(pieces) == take.trace.num_ranks and all(piece is not None for piece in pieces)
+        found[key] = np.concatenate([piece for piece in pieces if piece is not None]) if whole else None
     return Values({key: value.astype(np.float64) for key, value in found.items() if value is not None})
+
+
+def _sharded(rank: RankTrace, optimizer: int) -> frozenset[str]:
+    """The keys of an optimizer of which each rank holds a part."""
+    told = [event for event in rank.of(Optimizer) if event.optimizer == optimizer]
+    return frozenset(key for event in told for key, split in zip(event.keys, event.sharded, strict=False) if split)
+
+
+def _steps(take: Take, view: StepView) -> dict[int, Step]:
+    """The same step on every rank that has it, in the order of the ranks."""
+    found = {}
+    for number, rank in enumerate(take.trace.ranks):
+        for step in rank.of(Step):
+            if (step.optimizer, step.number) == view.key:
+                found[number] = step
+    return found
 
 
 def single(value: Array) -> Values:

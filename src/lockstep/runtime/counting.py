@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from lockstep.core.errors import UserError, explain
 from lockstep.runtime.loss import Count, CountSum, Term
+from lockstep.runtime.parallel.local import local
 from lockstep.runtime.recipe import Recipe
 from lockstep.runtime.world import World
 
@@ -187,7 +188,7 @@ class ReturnedCounts(StepCounts):
 def rescale(grads: list[Tensor], scale: float, total: float) -> None:
     """Turn gradients divided by `scale` into gradients divided by `total`; 0 / 0 is 0."""
     if grads and total != scale:
-        torch._foreach_mul_(grads, scale / total if total > 0 else 0.0)
+        torch._foreach_mul_([local(grad) for grad in grads], scale / total if total > 0 else 0.0)
 
 
 def gradients(params: Sequence[nn.Parameter]) -> list[Tensor]:

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from lockstep.core.errors import UserError, explain
 from lockstep.runtime.data.transfer import ahead
-from lockstep.runtime.loss import Term, checked_terms
+from lockstep.runtime.loss import Term
+from lockstep.runtime.parallel.wrapped import Plain, Wrapped
 from lockstep.runtime.precision import Precision
 from lockstep.runtime.recipe import Recipe
 from lockstep.runtime.stopping import Agreement, GivenUp
@@ -55,6 +56,10 @@ class MergedMetric:
                 self._sums[state] = value.detach().clone() if held is None else held.add_(value)
             else:
                 self._ordered.setdefault(state, []).append((batch, _detached(value)))
+        self.metric.reset()
+
+    def drop(self) -> None:
+        """Forget what the metric has gathered from one batch."""
         self.metric.reset()
 
     def compute(self, world: World) -> dict[str, float]:
@@ -158,6 +163,7 @@ def evaluate(
     precision: Precision,
     channels_last: bool = False,
     stop_asked: Callable[[], bool] | None = None,
+    replica: Wrapped | None = None,
 ) -> dict[str, float]:
     """Loss and metrics over a whole evaluation set.
 
@@ -170,6 +176,8 @@ def evaluate(
         precision: the format of the forward.
         channels_last: as in training.
         stop_asked: whether this rank was asked to stop; None where nobody asks.
+        replica: the wrapped task, where a forward must go through it. Where its forwards are paired, a rank with fewer
+            batches repeats one for the others' sake, which counts nothing.
 
     Returns:
         `val/loss`, `val/<metric>`; equal on every rank and to the last digit at every N.
@@ -179,23 +187,42 @@ def evaluate(
     """
     merged = [MergedMetric(f"val/{name}", metric) for name, metric in recipe.metrics().items()]
     metrics = {one.name.removeprefix("val/"): one.metric.to(world.device) for one in merged}
+    wrapped = replica or Plain(model, recipe)
     losses: list[tuple[int, dict[str, Term]]] = []
-    training = model.training
-    model.eval()
-    pairs = ahead(_until_stopped(batches, numbers, world, stop_asked), world.device, precision.dtype, channels_last)
-    try:
-        for number, (_, batch) in zip(numbers, pairs, strict=True):
+    own = _until_stopped(batches, numbers, world, stop_asked)
+    hosts = _evened(own, numbers, world) if wrapped.paired else own
+    pairs = ahead(hosts, world.device, precision.dtype, channels_last)
+    left = iter(numbers)
+    with wrapped.evaluating():
+        for _, batch in pairs:
+            number = next(left, None)
+            assert number is not None or wrapped.paired, "more batches than numbers"
             with precision.autocast():
-                terms = checked_terms(recipe.evaluate(model, batch, metrics), type(recipe).__name__)
-            losses.append((number, terms))
+                terms = dict(wrapped.evaluate(batch, metrics))
             for metric in merged:
-                metric.take(number)
-    finally:
-        model.train(training)
+                metric.drop() if number is None else metric.take(number)
+            if number is not None:
+                losses.append((number, terms))
+    assert next(left, None) is None, "fewer batches than numbers"
     result = _mean_losses(in_order(world.gather(_plain(losses))))
     for metric in merged:
         result |= metric.compute(world)
     return result
+
+
+def _evened(batches: Iterable[Any], numbers: Collection[int], world: World) -> Iterator[Any]:
+    """As many batches on every rank: one with fewer repeats its last, one with none takes rank 0's first."""
+    counts = world.gather(len(numbers))
+    left = max(counts) - len(numbers)
+    batch = None
+    for i, batch in enumerate(batches):
+        if i == 0 and not min(counts):
+            world.broadcast(batch)
+        yield batch
+    if not numbers and max(counts):
+        batch = world.broadcast(None)
+    for _ in range(left):
+        yield batch
 
 
 def _until_stopped(

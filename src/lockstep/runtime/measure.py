@@ -93,12 +93,13 @@ class Meter:
             loss: mean over every element of every sample of the interval; `loss/<term>` where there are several.
             lr, grad_norm: of the last step. samples_per_s: over all ranks.
             data_share, comm_share: part of a step that the slowest rank waits for data, and for other ranks beyond
-            what backward hides. memory_mib: peak of each rank.
+            what backward hides; no comm_share where that cannot be told (fsdp). memory_mib: peak of each rank.
         """
         names = sorted(self._weights)
         sums = [float(sum(step[name] for step in self._sums if name in step)) for name in names]
         step_s = self._busy_s / max(1, self._steps)
-        total_s, hidden_s = self.session.replica.communication_s()
+        seconds = self.session.replica.communication_s()
+        total_s, hidden_s = seconds or (0.0, 0.0)
         exposed_s = max(0.0, total_s - hidden_s) + self._counts_s / max(1, self._steps)
         shares = [self._waited_s / max(self._busy_s, 1e-9), min(1.0, exposed_s / max(step_s, 1e-9))]
         mine = [*sums, *shares, self._busy_s, self._memory_mib()]
@@ -121,6 +122,8 @@ class Meter:
             "comm_share": float(comm.max()),
             "memory_mib": memory.tolist(),
         }
+        if seconds is None:
+            del values["comm_share"]
         self._clear()
         return values
 

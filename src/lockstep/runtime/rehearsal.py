@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from lockstep.core.errors import UserError, explain
 from lockstep.runtime.counting import Counting
 from lockstep.runtime.loss import Count, Term, total_loss
-from lockstep.runtime.parallel.replica import Replica
+from lockstep.runtime.parallel.wrapped import Wrapped
 from lockstep.runtime.precision import Precision
 from lockstep.runtime.recipe import Recipe
 from lockstep.runtime.streams import preserved, seed_everything
@@ -38,7 +38,7 @@ class Rehearsal:
 
 
 def rehearse(
-    replica: Replica, recipe: Recipe, precision: Precision, host: Any, batch: Any, micro: int, world: World
+    replica: Wrapped, recipe: Recipe, precision: Precision, host: Any, batch: Any, micro: int, world: World
 ) -> Rehearsal:
     """Run the rehearsal. All ranks call it together.
 
@@ -59,13 +59,13 @@ def rehearse(
             terms = replica.forward(batch)
         known = recipe.counts(host)
         check_counts(known, terms)
-        counting = Counting.of(terms, known, replica.completion is not None, micro, world)
+        counting = Counting.of(terms, known, replica.carries, micro, world)
         totals = {name: float(term.count) for name, term in terms.items()}
         loss = total_loss(terms, totals, world.num_ranks)
         check_graph(loss, totals)
         replica.backward(loss, last=True)
     _settle(model, kept)
-    return Rehearsal(counting, replica.completion.unused if replica.completion else frozenset())
+    return Rehearsal(counting, replica.unused)
 
 
 def _settle(model: nn.Module, kept: list[Tensor]) -> None:

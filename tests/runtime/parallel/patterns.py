@@ -11,7 +11,10 @@ from torch import Tensor, nn
 from lockstep.runtime.config import ParallelConfig
 from lockstep.runtime.loss import Term, total_loss
 from lockstep.runtime.parallel.replica import Replica
+from lockstep.runtime.parallel.shards import Shards
+from lockstep.runtime.parallel.wrapped import Wrapped
 from lockstep.runtime.recipe import Recipe
+from lockstep.runtime.state.tensors import whole
 from lockstep.runtime.world import World
 
 Use = Callable[[int, int, int, int, int], str]  # (rank, num_ranks, step, micro, num_micro) -> names of used branches
@@ -102,10 +105,14 @@ def expected_of(
     return {n: None if p.grad is None else p.grad / count for n, p in model.named_parameters()}, frozenset(missing)
 
 
-def problems(world: World, use: Use, num_micro: int, config: ParallelConfig, tied: bool = False) -> list[str]:
+def problems(
+    world: World, use: Use, num_micro: int, config: ParallelConfig, tied: bool = False, sharded: bool = False
+) -> list[str]:
     """Train a few steps; how the gradients and the named parameters differ from what they must be."""
     task, found = BranchTask(tied), []
-    replica = Replica(task.model(), task, world, config)
+    model = task.model()
+    replica: Wrapped = Shards(model, task, world, {}, config) if sharded else Replica(model, task, world, config)
+    params = list(replica.model.parameters())
     for step in range(STEPS):
         expected, missing = expected_of(task, use, world.num_ranks, step, num_micro)
         count = sum((2 + rank) * num_micro for rank in range(world.num_ranks))
@@ -117,13 +124,17 @@ def problems(world: World, use: Use, num_micro: int, config: ParallelConfig, tie
             with nullcontext() if last else replica.accumulating():
                 terms = replica.forward(batch)
                 replica.backward(total_loss(terms, {"loss": count}, world.num_ranks), last)
+        norm = replica.norm(params)
+        wanted_norm = nn.utils.get_total_norm([want for want in expected.values() if want is not None])
+        if not tied and not torch.allclose(norm, wanted_norm, 1e-12):
+            found.append(f"step {step}: the norm is {float(norm)}, must be {float(wanted_norm)}")
         for name, param in replica.model.named_parameters():
-            want = expected[name]
-            if (want is None) != (param.grad is None):
-                found.append(f"step {step}: {name} has {param.grad}, must have {want}")
-            elif want is not None and param.grad is not None and not torch.allclose(param.grad, want, 1e-12, 1e-15):
-                found.append(f"step {step}: {name} is off by {float((param.grad - want).norm() / want.norm()):.1e}")
-        if replica.completion is not None and replica.completion.unused != missing:
-            found.append(f"step {step}: named {sorted(replica.completion.unused)}, must name {sorted(missing)}")
+            want, grad = expected[name], None if param.grad is None else whole(param.grad)
+            if (want is None) != (grad is None):
+                found.append(f"step {step}: {name} has {grad}, must have {want}")
+            elif want is not None and grad is not None and not torch.allclose(grad, want, 1e-12, 1e-15):
+                found.append(f"step {step}: {name} is off by {float((grad - want).norm() / want.norm()):.1e}")
+        if (sharded or replica.carries) and replica.unused != missing:
+            found.append(f"step {step}: named {sorted(replica.unused)}, must name {sorted(missing)}")
     replica.close()
     return found

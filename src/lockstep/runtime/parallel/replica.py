@@ -5,38 +5,32 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.runtime.config import ParallelConfig
-from lockstep.runtime.loss import Terms, checked_terms
+from lockstep.runtime.loss import Terms
 from lockstep.runtime.parallel.lane import SIZE
+from lockstep.runtime.parallel.task import Task
 from lockstep.runtime.parallel.unused import Completion
+from lockstep.runtime.parallel.wrapped import Wrapped
 from lockstep.runtime.recipe import Recipe
 from lockstep.runtime.world import World
 
 ONE_BUCKET_MB = 2.0**20
 
 
-class Task(nn.Module):
-    """The loss of a recipe as one module, so that nothing in it can bypass the wrapper's forward."""
+class LanedTask(Task):
+    """A task with a lane for small numbers. A module's own parameters come first, so it is reduced last."""
 
     def __init__(self, model: nn.Module, recipe: Recipe) -> None:
-        super().__init__()
-        # First registered, so last reduced: see `Completion`.
+        super().__init__(model, recipe)
         self.lane = nn.Parameter(torch.zeros(SIZE))
-        self.model = model
-        self.recipe = recipe
-
-    def forward(self, batch: Any) -> Terms:
-        """The terms of one micro-batch."""
-        return checked_terms(self.recipe.loss(self.model, batch), type(self.recipe).__name__)
 
 
-class Replica:
-    """The wrapped task of one rank.
+class Replica(Wrapped):
+    """The task of one rank that holds the whole model.
 
     Buffers that only evaluation reads (running statistics) are not broadcast at each forward, which would cost a
     collective a step; call `sync_buffers` before they are read or saved.
@@ -52,8 +46,8 @@ class Replica:
     def __init__(
         self, model: nn.Module, recipe: Recipe, world: World, config: ParallelConfig, timed_every: int = 100
     ) -> None:
-        self.model, self.world = model, world
-        task = Task(model, recipe).to(world.device)
+        self.model, self.recipe, self.world = model, recipe, world
+        task = LanedTask(model, recipe).to(world.device)
         completes = config.find_unused != "on" and not config.static_graph
         if not completes:
             task.lane.requires_grad_(False)
@@ -68,6 +62,7 @@ class Replica:
         self.ddp._set_ddp_runtime_logging_sample_rate(timed_every)
         refuse = config.find_unused == "off"
         self.completion = Completion(model, task.lane, world, refuse) if completes else None
+        self.carries = completes
         self.sync_buffers()
 
     def forward(self, batch: Any) -> Terms:
@@ -76,22 +71,12 @@ class Replica:
         return self.ddp(batch)  # type: ignore[no-any-return]
 
     def accumulating(self) -> AbstractContextManager[None]:
-        """Context for forward and backward of all but the last micro-step: no communication."""
+        """Forward and backward of all but the last micro-step: no communication."""
         assert self.ddp is not None
         return self.ddp.no_sync()
 
     def backward(self, loss: Tensor, last: bool, count: int | Tensor = 0, stop: bool = False) -> int:
-        """Backward of one micro-step; after the last one, gradients are those of all ranks.
-
-        Args:
-            loss: scalar.
-            last: whether this is the last micro-step.
-            count: a whole number for the gradients to carry, where there is a `completion`.
-            stop: a flag for them to carry; `completion.stop` then says whether any rank had it.
-
-        Returns:
-            The sum of `count` over the ranks after the last micro-step, 0 before or where nothing carries it.
-        """
+        """Backward of one micro-step, completed after the last one: see `Wrapped`."""
         if self.completion is None:
             loss.backward()
             return 0
@@ -99,11 +84,11 @@ class Replica:
         # A share without a valid element may give a constant; what it leaves out is completed.
         if loss.requires_grad:
             loss.backward()
-        return self.completion.finish(count, stop) if last else 0
-
-    def sync_buffers(self) -> None:
-        """Rank 0's buffers on every rank."""
-        sync_buffers(self.model)
+        if not last:
+            return 0
+        total = self.completion.finish(count, stop)
+        self.unused, self.stop = self.completion.unused, self.completion.stop
+        return total
 
     def communication_s(self) -> tuple[float, float]:
         """Seconds of the last sampled step in (all gradient communication, its part hidden behind backward)."""
@@ -117,22 +102,6 @@ class Replica:
         """Drop the wrapper, which must not outlive the process group."""
         self.ddp = None
         self.completion = None
-
-
-def sync_buffers(model: nn.Module) -> None:
-    """Rank 0's buffers on every rank, one broadcast for each type. All ranks call it together.
-
-    Args:
-        model: the unwrapped model.
-    """
-    by_type: dict[torch.dtype, list[Tensor]] = {}
-    for buffer in model.buffers():
-        by_type.setdefault(buffer.dtype, []).append(buffer.detach())
-    for buffers in by_type.values():
-        flat = torch.cat([buffer.reshape(-1) for buffer in buffers])
-        dist.broadcast(flat, src=0)
-        for buffer, part in zip(buffers, flat.split([b.numel() for b in buffers]), strict=True):
-            buffer.copy_(part.view_as(buffer))
 
 
 def _bucket_mb(config: ParallelConfig, completes: bool) -> float:

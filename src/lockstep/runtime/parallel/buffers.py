@@ -1,0 +1,29 @@
+"""Rank 0's tensors on every rank, one broadcast for each type."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+def sync_buffers(model: nn.Module) -> None:
+    """Rank 0's buffers on every rank, one broadcast for each type. All ranks call it together.
+
+    Args:
+        model: the unwrapped model.
+    """
+    broadcast_tensors([buffer.detach() for buffer in model.buffers()])
+
+
+@torch.no_grad()
+def broadcast_tensors(tensors: Sequence[Tensor]) -> None:
+    """Rank 0's values in the tensors of every rank, one broadcast for each type."""
+    by_type: dict[torch.dtype, list[Tensor]] = {}
+    for tensor in tensors:
+        by_type.setdefault(tensor.dtype, []).append(tensor)
+    for alike in by_type.values():
+        flat = torch.cat([tensor.reshape(-1) for tensor in alike])
+        dist.broadcast(flat, src=0)
+        for tensor, part in zip(alike, flat.split([t.numel() for t in alike]), strict=True):
+            tensor.copy_(part.view_as(tensor))

@@ -1,0 +1,108 @@
+"""Gradients that a rank does not have, under FSDP2: zeros in their place before the ranks' gradients are added.
+
+`fully_shard` reduces the gradients of a unit in one call, and takes only those that there are. Where a branch leaves a
+parameter out on one rank, the ranks would call with different sizes. Here an identity at a unit's inputs looks, in
+backward, at what the unit's backward has not reached, just before the unit is reduced; what has no such input is
+looked at before the reduction that ends the backward.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.distributed.tensor import DTensor
+
+
+class Filling:
+    """Fills in what is missing, and remembers what was.
+
+    Args:
+        model: its parameters, by name, are what may be missing.
+        units: modules that are sharded by themselves; their hooks for sharding are there already.
+
+    Attributes:
+        absent: names of the parameters that this rank had no gradient for in the last step.
+        active: whether this backward is the one whose gradients are reduced.
+    """
+
+    def __init__(self, model: nn.Module, units: Mapping[str, nn.Module]) -> None:
+        self.absent: set[str] = set()
+        self.active = True
+        self._all = _slots(model, "")
+        for name, unit in units.items():
+            unit.register_forward_pre_hook(_Inputs(partial(self.fill, _slots(unit, f"{name}."))), with_kwargs=True)
+
+    def start(self, loss: Tensor, last: bool) -> None:
+        """Call before each backward."""
+        self.active = last
+        self.absent.clear()
+        if last:
+            # Queued before the wrapper's own callback, whose hooks on the outputs run later.
+            loss.register_hook(self._at_start)
+
+    def _at_start(self, grad: Tensor) -> None:
+        engine: Any = torch.autograd.Variable._execution_engine
+        engine.queue_callback(partial(self.fill, self._all))
+
+    def fill(self, slots: list["_Slot"]) -> None:
+        """Zeros for the gathered parameters of these places that have no gradient."""
+        if not self.active:
+            return
+        for name, module, own in slots:
+            param = module._parameters[own]
+            if param is None or isinstance(param, DTensor) or not param.requires_grad or param.grad is not None:
+                continue
+            param.grad = torch.zeros_like(param)
+            self.absent.add(name)
+
+
+_Slot = tuple[str, nn.Module, str]
+
+
+def _slots(root: nn.Module, prefix: str) -> list[_Slot]:
+    """The place of each parameter: its name, its module and its name there. Who stands in it changes in a step."""
+    return [
+        (f"{prefix}{path}.{own}" if path else f"{prefix}{own}", module, own)
+        for path, module in root.named_modules()
+        for own, param in module._parameters.items()
+        if param is not None
+    ]
+
+
+class _Inputs:
+    """Forward pre-hook that puts the identity before every tensor input of a unit."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self.then = then
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not torch.is_grad_enabled():
+            return None
+        wanted = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.requires_grad]
+        if not wanted:
+            return None
+        seen: tuple[Tensor, ...] = _Before.apply(self.then, *wanted)  # type: ignore[no-untyped-call]
+        through = iter(seen)
+
+        def one(value: Any) -> Any:
+            return next(through) if isinstance(value, Tensor) and value.requires_grad else value
+
+        return tuple(map(one, args)), {key: one(value) for key, value in kwargs.items()}
+
+
+class _Before(torch.autograd.Function):
+    """The identity; its backward calls a function first."""
+
+    @staticmethod
+    def forward(ctx: Any, then: Callable[[], None], *inputs: Tensor) -> tuple[Tensor, ...]:
+        ctx.then = then
+        return tuple(value.view_as(value) for value in inputs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        ctx.then()
+        return (None, *grads)
