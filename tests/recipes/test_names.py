@@ -30,7 +30,7 @@ def test_every_built_in_recipe_has_its_defaults_beside_it() -> None:
 @pytest.mark.parametrize("name", ["digit_scene", "Points"])
 def test_an_unknown_name_is_answered_with_a_guess(name: str) -> None:
     message = refusal(name)
-    assert "built in are digit_scenes, points" in message and "did you mean recipe=" in message
+    assert "built in are digit_scenes, docstrings" in message and "did you mean recipe=" in message
 
 
 def test_a_name_like_nothing_is_answered_with_the_forms() -> None:

@@ -59,8 +59,11 @@ def load_glyphs() -> tuple[Glyphs, Glyphs]:
     return _glyphs(images[~held_out], digits[~held_out]), _glyphs(images[held_out], digits[held_out])
 
 
-def require_sklearn() -> None:
+def require_sklearn(recipe: str = "digit_scenes") -> None:
     """Refuse to go on without scikit-learn, whose package brings the digits.
+
+    Args:
+        recipe: that needs it.
 
     Raises:
         UserError: it is not installed.
@@ -68,7 +71,7 @@ def require_sklearn() -> None:
     if find_spec("sklearn") is None:
         raise UserError(
             explain(
-                "the recipe digit_scenes needs the handwritten digits of scikit-learn, which is not installed",
+                f"the recipe {recipe} needs the handwritten digits of scikit-learn, which is not installed",
                 next_step="pip install scikit-learn, or take recipe=points, which needs nothing more",
             )
         )
