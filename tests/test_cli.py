@@ -45,7 +45,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
     made: list[Call] = []
 
     def verb(*args: Any) -> Exit:
-        made.append(args)  # type: ignore[arg-type]
+        made.append(args[:7])  # type: ignore[arg-type]  # --anomaly has a test of its own
         return Exit.DONE
 
     monkeypatch.setattr("lockstep.train.train", verb)
@@ -101,14 +101,26 @@ def test_words_reach_the_verb(monkeypatch: pytest.MonkeyPatch, calls: list[Call]
         ("train --max-steps few", "--max-steps"),
         ("train --nproc", "--nproc"),
         ("train --no-such-option", "--no-such-option"),
-        ("tran", "tran"),
+        ("trian", "Did you mean 'train'?"),
+        ("submit slrum a.yaml", "Did you mean 'slurm'?"),
+        ("ckpt shwo runs/a", "Did you mean 'show'?"),
+        ("train --hepl", "Possible options: --help"),
+        ("train --resum", "Possible options: --resume"),
+        ("verify --aginst a.py b.py", "--against"),
+        ("run --hepl train.py", "did you mean --help?"),
+        ("run --xyz train.py", "lockstep run --help"),
+        ("scan --split test", "train, val or all"),
+        ("scan --workers 0", "auto, or a whole number from 1"),
+        ("completion csh", "one of bash, zsh, fish"),
+        ("init a b", "unexpected extra argument"),
     ],
 )
 def test_wrong_words_end_with_2_and_say_which(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], calls: list[Call], argv: str, words: str
 ) -> None:
     assert run(monkeypatch, argv) == Exit.MISUSE
-    assert words in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert words in said and "Traceback" not in said
     assert not calls
 
 
@@ -152,7 +164,18 @@ def command(*argv: str, block: bool = True) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("argv", [("--help",), ("train", "--help"), ("--version",), ("train", "--show-config")])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--help",),
+        ("train", "-h"),
+        ("scan", "--help"),
+        ("--version",),
+        ("completion", "bash"),
+        ("schema",),
+        ("train", "--show-config"),
+    ],
+)
 def test_help_version_and_config_need_no_torch(argv: tuple[str, ...]) -> None:
     done = command(*argv)
     assert done.returncode == 0, done.stderr
@@ -180,6 +203,31 @@ def test_help_takes_at_most_300_ms() -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
     assert min(spent) <= 0.3
+
+
+def test_the_search_for_an_anomaly_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[bool] = []
+    monkeypatch.setattr("lockstep.train.train", lambda *args: made.append(args[7]) or Exit.DONE)
+    assert run(monkeypatch, "train") == run(monkeypatch, "train --anomaly") == 0
+    assert made == [False, True]
+
+
+def test_scan_gets_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("lockstep.scan.scan", lambda *args: made.append(args) or Exit.FAILED)
+    assert run(monkeypatch, "scan") == 1
+    assert run(monkeypatch, "scan c.yaml a=1 --split val --workers 2 --json - --show 3 --timeout 5") == 1
+    assert made == [
+        (None, [], "all", None, None, 10, 60.0),
+        (Path("c.yaml"), ["a=1"], "val", 2, "-", 3, 5.0),
+    ]
+
+
+def test_init_takes_a_folder_or_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Path] = []
+    monkeypatch.setattr("lockstep.init.init", lambda folder: made.append(folder) or Exit.DONE)
+    assert run(monkeypatch, "init") == run(monkeypatch, "init a/b") == 0
+    assert made == [Path(), Path("a/b")]
 
 
 def test_without_words_it_shows_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

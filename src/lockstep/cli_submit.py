@@ -4,11 +4,18 @@ from typing import Annotated
 
 import typer
 
+from lockstep.cli_help import Verb
 from lockstep.core.errors import UserError, explain
 
 submit_app = typer.Typer(
     help="Send a training to Slurm or Kubernetes, and find it again.", no_args_is_help=True, rich_markup_mode=None
 )
+
+SUBMIT_EXAMPLES = """
+Examples:
+lockstep submit slurm config.yaml --nodes 2 --gpus-per-node 4 --time 01:00:00
+lockstep submit status
+"""
 
 ProgramArgument = Annotated[
     str, typer.Argument(metavar="CONFIG|KEY=VALUE|SCRIPT", help="As for `train` and `run`: a YAML file, or a script.")
@@ -32,7 +39,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be sub
 JobId = Annotated[str, typer.Argument(metavar="[ID]", help="A job's id; else the one that was submitted last.")]
 
 
-@submit_app.command()
+@submit_app.command(cls=Verb)
 def slurm(
     program: ProgramArgument,
     arguments: Words = None,
@@ -78,7 +85,7 @@ def slurm(
     raise typer.Exit(int(submit.slurm(program, arguments or [], wants, options, output, dry_run)))
 
 
-@submit_app.command()
+@submit_app.command(cls=Verb)
 def kubernetes(
     program: ProgramArgument,
     image: Annotated[str, typer.Option(metavar="IMAGE", help="With Python, Lockstep and what the program needs.")],
@@ -115,7 +122,7 @@ def kubernetes(
     raise typer.Exit(int(submit.kubernetes(program, arguments or [], wants, pods, output, dry_run)))
 
 
-@submit_app.command()
+@submit_app.command(cls=Verb)
 def status(
     job_id: Annotated[str, typer.Argument(metavar="[ID]", help="A job's id; else all of this folder.")] = "",
 ) -> None:
@@ -125,7 +132,7 @@ def status(
     raise typer.Exit(int(submit.status(job_id)))
 
 
-@submit_app.command()
+@submit_app.command(cls=Verb)
 def logs(
     job_id: JobId = "", lines: Annotated[int, typer.Option(min=1, metavar="N", help="So many of the last.")] = 50
 ) -> None:
