@@ -10,6 +10,7 @@ SHELL := /bin/bash
 .PHONY: demo test test-all check bench help clean
 
 PYTHON ?= python3
+WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores < 8 ? cores : 8)))
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq -c constraints.txt
@@ -17,11 +18,19 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq -c constrain
 demo: $(VENV)/.demo ## train a U-Net on handwritten-digit scenes, on 2 processes or on all GPUs (about a minute)
 	@$(BIN)/lockstep train
 
-test: $(VENV)/.dev ## the fast tests (minutes)
-	@$(BIN)/python -m pytest -m "not slow"
+# First those that may run side by side, then the others; a failure of either is one of both.
+define pytest
+code=0; \
+$(BIN)/python -m pytest -m "not alone$(1)" -n $(WORKERS) --dist loadgroup || code=$$?; \
+$(BIN)/python -m pytest -m "alone$(1)" || code=$$?; \
+exit $$code
+endef
+
+test: $(VENV)/.dev ## the fast tests (minutes); as many side by side as there are cores, or WORKERS=N
+	@$(call pytest, and not slow)
 
 test-all: $(VENV)/.dev ## every test
-	@$(BIN)/python -m pytest
+	@$(call pytest,)
 
 check: $(VENV)/.dev ## lint, format and types: what CI runs before the tests
 	@$(BIN)/ruff check .

@@ -196,7 +196,8 @@ def _loaded(name: str) -> Any:
 
 
 def _files(before: World) -> Iterator[str]:
-    for path in sorted(_artefacts() - before.tree):
+    # A file that goes by itself is another test's, which runs beside this one.
+    for path in sorted(_wait_until_gone(lambda: _artefacts() - before.tree)):
         yield f"file in the repository: {path}"
 
 

@@ -127,6 +127,7 @@ def test_files_in_the_repository_are_leaks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_leak: bool
 ) -> None:
     monkeypatch.setattr("tests.police.REPO", tmp_path)
+    monkeypatch.setattr("tests.police.GRACE_S", 0.3)
     before = look()
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("weights")
@@ -144,3 +145,13 @@ def test_the_police_is_cheap() -> None:
     for _ in range(20):
         leaks(look())
     assert (time.perf_counter() - began) / 20 < 0.02  # 1 ms on a quiet machine
+
+
+def test_a_file_that_goes_by_itself_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.police.REPO", tmp_path)
+    before = look()
+    (tmp_path / "brief.pt").touch()
+    later = threading.Timer(0.2, (tmp_path / "brief.pt").unlink)
+    later.start()
+    assert leaks(before) == []
+    later.join()

@@ -280,3 +280,73 @@ def test_torchrun_gives_the_same_run_and_speaks_once(tmp_path: Path) -> None:
     assert manifest(run)["launch"] == "torchrun"
     assert manifest(run)["weights_digest"] == manifest(folder / "ours")["weights_digest"]
     assert manifest(run)["config_digest"] == manifest(folder / "ours")["config_digest"]
+
+
+BAD = """\
+import torch
+from torch import nn
+from lockstep.runtime import Recipe, Term
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.head = nn.Linear(4, 8), nn.Linear(8, 1)
+
+    def forward(self, x):
+        h = self.stem(x).relu()
+        h = h / x.abs().sum(1, keepdim=True)  # fine until a sample is all zero
+        return self.head(h).squeeze(1)
+
+
+class Bad(Recipe):
+    def __init__(self, zero=17):
+        self.zero = zero
+
+    def model(self):
+        return Net()
+
+    def train_data(self):
+        x = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
+        if self.zero is not None:
+            x[self.zero] = 0
+        return torch.utils.data.TensorDataset(x, x.sum(1))
+
+    def loss(self, model, batch):
+        x, y = batch
+        return {"squares": Term((model(x) - y).square().sum(), len(y))}
+"""
+SEARCH = ["train", "recipe=bad.py:Bad", "log.tensorboard=off", "precision=fp32", "run.threads=1"]
+
+
+def test_a_search_names_the_line_the_sample_and_the_operation(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "bad.py").write_text(BAD)
+    assert lockstep(here, *SEARCH, "run.dir=first", "--max-steps", "1", "--nproc", "1").code == 0
+    before = sorted(here.glob("first/**/*"))
+    for argv in ([*SEARCH, "--anomaly"], ["train", "--anomaly", "--resume", "first"]):
+        done = lockstep(here, *argv)
+        assert done.code == 1
+        assert "step 1: loss or gradient is not finite\n  rank 0: sample 17, its loss is nan" in done.stderr
+        assert "first in forward, `div` in the model itself (Net) makes nan (float32) of finite numbers" in done.stderr
+        assert "at bad.py:13: h = h / x.abs().sum(1, keepdim=True)  # fine until" in done.stderr
+        assert "Traceback" not in done.output
+    assert sorted(here.glob("first/**/*")) == before  # the run that it began with is left as it is
+    done = lockstep(here, *SEARCH, "options.zero=null", "--anomaly")
+    assert done.code == 0
+    assert "nothing found: every loss and gradient up to step 4 is finite" in done.output
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--nproc", "2"], "--anomaly with 2 ranks"),
+        (["--nnodes", "2"], "--anomaly with 2 machines"),
+        (["--resume-or-start", "run.dir=a"], "both --anomaly and --resume-or-start"),
+    ],
+)
+def test_a_search_is_of_one_process(tmp_path: Path, argv: list[str], said: str) -> None:
+    done = lockstep(tmp_path / "here", "train", "recipe=points", "--anomaly", *argv)
+    assert done.code == 2
+    assert said in done.stderr

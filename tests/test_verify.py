@@ -253,6 +253,7 @@ def test_a_script_that_does_not_run(tmp_path: Path, temporary: Path, text: str |
     assert seen(folder) == before
 
 
+@pytest.mark.alone
 def test_a_take_that_does_not_end_is_ended_with_all_that_it_started(tmp_path: Path, temporary: Path) -> None:
     folder = tmp_path / "here"
     folder.mkdir()
@@ -290,6 +291,7 @@ def slow_command(tmp_path: Path, temporary: Path, take: str) -> Command:
     return command
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("take", ["reference", "shard"])
 def test_ctrl_c_ends_the_proof(tmp_path: Path, temporary: Path, take: str) -> None:
     command = slow_command(tmp_path, temporary, take)

@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,6 +35,7 @@ def train(
     resume: str | None,
     show_config: bool,
     either: bool = False,
+    anomaly: bool = False,
 ) -> Exit:
     """Train as the config says.
 
@@ -45,12 +47,18 @@ def train(
         resume: folder of a run to go on with; empty for the newest under `runs/`; None for a new run.
         show_config: print the resolved config and do nothing else.
         either: start the run in `run.dir`, or go on with it where it has saved.
+        anomaly: search, on one process, for the first loss or gradient that is not finite. A run that is named by
+            `resume` is where the search begins; it is left as it is.
     """
+    if anomaly:
+        wish = alone(wish, either)
     if either and resume is not None:
         seen, must = "both --resume and --resume-or-start", "--resume goes on with a run that is there"
         raise UserError(explain(seen, must, next_step="with --resume-or-start, run.dir=FOLDER names the run"))
     folder = None if resume is None else resumed_folder(resume)
-    config = resolve(config_path, overrides, folder)
+    origin = folder if anomaly else None
+    config = resolve(config_path, [*overrides, *_searching(overrides, folder)] if anomaly else overrides, folder)
+    folder = None if anomaly else folder
     start: Start = "resume" if folder else "new"
     if either:
         start, folder = "either", lasting_folder(config)
@@ -67,8 +75,33 @@ def train(
     if launched():
         from lockstep.launch import run_as_rank
 
-        run_as_rank(train_rank, (config, folder, start, notes, "torchrun", max_steps))
-    return _launch(config, folder, (start, notes, "lockstep train", max_steps), wish)
+        run_as_rank(train_rank, (config, folder, start, notes, "torchrun", max_steps, anomaly, origin))
+    return _launch(config, folder, (start, notes, "lockstep train", max_steps, anomaly, origin), wish)
+
+
+def alone(wish: Wish, either: bool) -> Wish:
+    """The wish for one process, which a search for an anomaly runs on.
+
+    Raises:
+        UserError: where more were asked for, or a run that goes on by itself.
+    """
+    from lockstep.runtime.world import Place
+
+    must = "one process, where every operation has its line"
+    nproc = wish.nproc or Place.from_environment().num_ranks
+    if nproc > 1 or (wish.num_nodes or 1) > 1:
+        seen = f"--anomaly with {nproc} ranks" if nproc > 1 else f"--anomaly with {wish.num_nodes} machines"
+        raise UserError(explain(seen, must, next_step="leave --nproc and --nnodes out"))
+    if either:
+        must = "a search begins anew, or where a run has saved"
+        raise UserError(explain("both --anomaly and --resume-or-start", must, next_step="--anomaly --resume FOLDER"))
+    return replace(wish, nproc=1, restarts=0)
+
+
+def _searching(overrides: Sequence[str], folder: Path | None) -> list[str]:
+    """What a search changes in the config: it stops at the first finding, and keeps nothing on its way."""
+    elsewhere = ["run.dir=null"] if folder and not any(word.startswith("run.dir=") for word in overrides) else []
+    return ["stop.nonfinite=stop", "checkpoint.every_epochs=null", "checkpoint.every_steps=null", *elsewhere]
 
 
 def _launch(config: Config, folder: Path | None, rest: tuple[Any, ...], wish: Wish) -> Exit:
@@ -117,6 +150,8 @@ def train_rank(
     notes: Sequence[str],
     launch: str,
     max_steps: int | None = None,
+    anomaly: bool = False,
+    origin: Path | None = None,
 ) -> None:
     """What every rank runs. Without a folder (torchrun), rank 0 names it for all.
 
@@ -129,7 +164,7 @@ def train_rank(
     run = config.run
     with stop_signals() as signalled, World.enter(run.device, run.threads, config.parallel.timeout_s) as world:
         _same_config(world, config)
-        summary = _train(world, config, run_dir, start, notes, launch, max_steps, _either(signalled))
+        summary = _train(world, config, run_dir, start, notes, launch, max_steps, anomaly, origin, _either(signalled))
         if summary.ending == "preempted":
             # Rank 0 is the last to be ready, with its save. A rank that left before would end it.
             world.barrier()
@@ -148,6 +183,8 @@ def _train(
     notes: Sequence[str],
     launch: str,
     max_steps: int | None,
+    anomaly: bool,
+    origin: Path | None,
     stop_asked: Callable[[], bool],
 ) -> "Summary":
     from lockstep.recipes.resolve import load_recipe
@@ -167,10 +204,22 @@ def _train(
             log.info("run: %s", run_dir)
             for note in [*story, *(f"changed since the save: {note}" for note in notes)]:
                 log.info(note)
-        summary = fit(recipe, config, world, run_dir, resume, launch, max_steps, stop_asked=stop_asked)
+        own = recipe.trackers() if world.is_main else ()
+        summary = fit(
+            recipe, config, world, run_dir, resume, launch, max_steps, None, stop_asked, trackers=own, origin=origin
+        )
         if world.is_main:
             _farewell(run_dir, summary)
+        if world.is_main and anomaly:
+            _nothing_found(summary)
     return summary
+
+
+def _nothing_found(summary: "Summary") -> None:
+    from lockstep.runtime.logs import log
+
+    left_out = f"; {summary.skipped} were left out while the loss scale was looked for" if summary.skipped else ""
+    log.info("nothing found: every loss and gradient up to step %d is finite%s", summary.step, left_out)
 
 
 def _either(signalled: Callable[[], bool]) -> Callable[[], bool]:

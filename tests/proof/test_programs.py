@@ -1,5 +1,7 @@
 """The proof on whole programs: right ones hold, wrong ones break where they are wrong, nasty ones end in words."""
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,8 +24,25 @@ def cases(programs: tuple[Program, ...], runs: int = 1) -> list[object]:
     ]
 
 
+def _group(title: str, run: int = 0) -> pytest.MarkDecorator:
+    """The runs of this file share nothing but a proof of the same program, so that workers may share them out."""
+    return pytest.mark.xdist_group(f"{title} {run}")
+
+
 def _marks(program: Program, run: int) -> list[pytest.MarkDecorator]:
-    return [] if program.title in FAST and run == 0 else [pytest.mark.slow]
+    group = _group(program.title, run)
+    return [group] if program.title in FAST and run == 0 else [group, pytest.mark.slow]
+
+
+@pytest.fixture(scope="session")
+def prove_all(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Program], Proven]:
+    """The proof of a program with `--all`, made once for all tests that look at it."""
+
+    @cache
+    def once(program: Program) -> Proven:
+        return prove_program(tmp_path_factory.mktemp("program"), program, "--all")
+
+    return once
 
 
 @pytest.mark.parametrize("program", cases(catalog.RIGHT_PROGRAMS, runs=3))
@@ -46,10 +65,10 @@ def error_of(proven: Proven) -> float:
 
 
 @pytest.mark.parametrize("program", cases(catalog.WRONG_PROGRAMS + catalog.PAIR_PROGRAMS))
-def test_a_wrong_program_is_caught(program: Program, tmp_path: Path) -> None:
+def test_a_wrong_program_is_caught(program: Program, prove_all: Callable[[Program], Proven]) -> None:
     if catalog.RESUME in program.expected:
         pytest.skip("tests/proof/test_resume.py")
-    proven = prove_program(tmp_path, program, "--all")
+    proven = prove_all(program)
     if catalog.MISSED in program.expected:
         assert proven.done.code == 0, "caught now: tell the catalog and docs/verify.md"
         return
@@ -78,10 +97,10 @@ CAUSES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CAUSES)
-def test_step_module_and_cause_are_named(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [pytest.param(name, marks=_group(f"wrong/{name}")) for name in CAUSES])
+def test_step_module_and_cause_are_named(name: str, prove_all: Callable[[Program], Proven]) -> None:
     rung, step, what, module, code, confirmed = CAUSES[name]
-    proven = prove_program(tmp_path, catalog.named_file(f"wrong/{name}.py"), "--all")
+    proven = prove_all(catalog.named_file(f"wrong/{name}.py"))
     broken = proven.rung(rung)
     first = broken.differences[0]
     assert (first.step, first.what, first.name) == (step, what, module), broken

@@ -14,7 +14,7 @@ def recipes(folder: Path, *overrides: str) -> Recipes:
 
 def test_overrides_come_last(tmp_path: Path) -> None:
     config = recipes(tmp_path, "recipe=points", "precision=bf16").config(*ALWAYS, *DOUBLE)
-    assert (config.precision, config.run.device, config.run.threads) == ("fp64", "cpu", 1)
+    assert (config.precision.name, config.run.device, config.run.threads) == ("fp64", "cpu", 1)
 
 
 def test_the_file_of_a_recipe(tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ def test_why_it_did_not_run(tmp_path: Path, code: str, problem: str, told: bool)
         assert found["at"] == f"{script}:{line_of(script, code)}"
 
 
+@pytest.mark.alone
 def test_a_script_that_only_waits_is_stuck(tmp_path: Path) -> None:
     script = small_training.write(tmp_path / "here" / "train.py", before="print('waits'); time.sleep(60)")
     began = time.monotonic()

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 from torchmetrics import Metric
@@ -46,13 +47,50 @@ class Stream(IterableDataset[dict[str, Tensor]]):
         return (self.images[i] for i in range(len(self.images)))
 
 
+class StatefulStream(Stream):
+    """Knows by itself where it stands; writes a byte for each item that it reads."""
+
+    def __init__(self, length: int, reads: str | None = None) -> None:
+        super().__init__(length)
+        self.reads, self.next = reads, 0
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        while self.next < len(self.images):
+            self.next += 1
+            if self.reads is not None:
+                with Path(self.reads).open("ab") as file:
+                    file.write(b".")
+            yield self.images[self.next - 1]
+        self.next = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"next": self.next}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        self.next = state_dict["next"]
+
+
+class Block(nn.Module):
+    """A residual block; what is sharded, recomputed or compiled by itself."""
+
+    def __init__(self, batchnorm: bool, dropout: float) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(6, 6, 3, padding=1), nn.Conv2d(6, 6, 1)
+        self.norm = nn.BatchNorm2d(6) if batchnorm else nn.Identity()
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.second(self.drop(F.gelu(self.norm(self.first(x)))))
+
+
 class Net(nn.Module):
-    def __init__(self, batchnorm: bool, branches: bool, dropout: float) -> None:
+    def __init__(self, batchnorm: bool, branches: bool, dropout: float, depth: int = 0) -> None:
         super().__init__()
         self.stem = nn.Conv2d(3, 6, 3, padding=1)
         self.norm = nn.BatchNorm2d(6) if batchnorm else nn.Identity()
         self.drop = nn.Dropout(dropout)
         self.left, self.right = (nn.Conv2d(6, 6, 1), nn.Conv2d(6, 6, 1)) if branches else (None, None)
+        self.blocks = nn.ModuleList(Block(batchnorm, dropout) for _ in range(depth))
         self.head = nn.Conv2d(6, 2, 1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -64,6 +102,8 @@ class Net(nn.Module):
             for chosen, branch in ((side, self.left), (~side, self.right)):
                 if chosen.any():
                     h[chosen] = h[chosen] + branch(h[chosen])
+        for block in self.blocks:
+            h = block(h)
         return self.head(h)
 
 
@@ -80,7 +120,10 @@ class Segment(Recipe):
         val: int = 0,
         noise: float = 0.0,
         poison: int = -1,
+        depth: int = 0,
+        reads: str | None = None,
     ) -> None:
+        self.depth, self.reads = depth, reads
         self.length, self.batchnorm, self.branches, self.dropout = length, batchnorm, branches, dropout
         self.terms, self.early, self.stream, self.val, self.noise, self.poison = (
             terms,
@@ -92,10 +135,15 @@ class Segment(Recipe):
         )
 
     def model(self) -> nn.Module:
-        return Net(self.batchnorm, self.branches, self.dropout)
+        return Net(self.batchnorm, self.branches, self.dropout, self.depth)
 
     def train_data(self) -> Dataset[Any]:
+        if self.reads is not None:
+            return StatefulStream(self.length, self.reads)
         return Stream(self.length) if self.stream else Images(self.length, self.noise)
+
+    def sizes(self, data: Dataset[Any]) -> list[int]:
+        return [int((data[index]["label"] != IGNORE).sum()) for index in range(self.length)]
 
     def val_data(self) -> Dataset[Any] | None:
         return Images(self.val) if self.val else None
@@ -137,4 +185,11 @@ def run(
     world.barrier()
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     steps = [record for record in records if "loss" in record]
-    return {"loss": [r["loss"] for r in steps], "norm": [r["grad_norm"] for r in steps], "results": summary.results}
+    averages = sorted(folder.glob("checkpoints/step-*/ema.safetensors"))
+    ema = [value for t in load_file(averages[-1]).values() for value in t.flatten().tolist()] if averages else []
+    return {
+        "ema": ema,
+        "loss": [r["loss"] for r in steps],
+        "norm": [r["grad_norm"] for r in steps],
+        "results": summary.results,
+    }

@@ -118,3 +118,19 @@ def test_the_line_tells_the_shares_that_there_are() -> None:
         sizes = {b - a for m in range(2) for r in range(3) for a, b in [epoch.share(0, m, r)]}
         told = made.line(1).split(" = ")[1].split(" per rank")[0]
         assert sizes <= {int(part) for part in told.split(" or ")}
+
+
+def test_the_line_of_targets_says_what_is_about_and_what_varies() -> None:
+    made = plan(2, global_targets=4096, reference=2048, micro_targets=700)
+    assert made.targets and made.global_batch == 4096
+    reason = "not scaled; the global batch is 2 x the reference 2048"
+    assert made.line(188, 3) == (
+        "global batch 4096 targets = about 2048 per rank x 2 ranks x 1..3 micro-steps, "
+        f"lr 0.001 ({reason}), about 188 steps an epoch"
+    )
+    assert "x 1 rank x 1 micro-step," in plan(1, global_targets=64).line(3, 1)
+
+
+def test_the_learning_rate_follows_targets_where_targets_are_counted() -> None:
+    optim = {"lr_scaling": "sqrt"}
+    assert plan(3, 1e-3, optim, global_targets=4096, reference=2048).lr == pytest.approx(1e-3 * math.sqrt(2))

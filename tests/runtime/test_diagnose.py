@@ -1,6 +1,7 @@
 """What made a step not finite is named: the rank, the sample in the data set, loss or gradient."""
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -91,13 +92,17 @@ def reported() -> list[str]:
         keys = [(0, 10 * world.rank + i) for i in range(20)]
         one = [Culprit(13, "loss is nan")] if world.rank == 1 else []
         many = [Culprit(index, "loss is inf") for index in range(11)] if world.rank == 0 else one
-        return [report(world, 7, keys, found) for found in (one, many, [])]
+        every = [Culprit(index, f"loss is {'nan' if index % 2 else 'inf'}") for _, index in keys]
+        told = [report(world, 7, keys, found) for found in (one, many, [], every if world.rank == 0 else [])]
+        return [*told, report(world, 7, keys, [], looked=False)]
 
 
 def test_all_ranks_report_the_same_findings() -> None:
     ranks = run_ranks(reported, 2)
     assert ranks[0] == ranks[1]
-    one, many, none = (text.splitlines() for text in ranks[0])
+    one, many, none, every, unseen = (text.splitlines() for text in ranks[0])
+    assert unseen[1].startswith("  rank 0: the step read 0, 1")
+    assert every[1:] == ["  rank 0: each of its 20 samples by itself: loss is inf, loss is nan"]
     assert one == ["step 7: loss or gradient is not finite", "  rank 1: sample 13, its loss is nan"]
     assert len(many) == 1 + 8 + 1 + 1
     assert many[9:] == ["  rank 0: and 3 more samples", "  rank 1: sample 13, its loss is nan"]
@@ -130,9 +135,22 @@ def trained(folder: Path) -> dict[str, Any]:
             stop = run(world, folder / f"stop {precision}", {17: NAN}, f"precision={precision}", "stop.nonfinite=stop")
             skip = run(world, folder / f"skip {precision}", {17: NAN, 3: INF}, f"precision={precision}")
             found[precision] = stop, skip
-        limit = ["batch.global_batch=24", "stop.nonfinite_limit=2"]
+        limit = ["batch.global_batch=24", "stop.epochs=3", "stop.nonfinite_limit=3"]
+        handler = Kept()
+        logging.getLogger("lockstep").addHandler(handler)
         found["limit"] = run(world, folder / "limit", {17: NAN}, *limit)
+        logging.getLogger("lockstep").removeHandler(handler)
+        found["warned"] = handler.said
         return found
+
+
+class Kept(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
 
 
 def owner_of(index: int) -> tuple[int, int]:
@@ -157,4 +175,10 @@ def test_a_run_names_rank_step_and_sample_and_skips_on_all_ranks(tmp_path: Path)
         assert skipped[-1] == 2 * len({owner_of(17)[0], owner_of(3)[0]})
     error, _ = ranks[0]["limit"]
     assert "sample 17, its loss is nan" in error
-    assert "fewer than 2 skipped steps in a row" in error
+    assert "fewer than 3 skipped steps in a row" in error
+    place = "in the loss makes nan"
+    first, second = ranks[0]["warned"]
+    assert place not in first and "skipped on all ranks (1 in a row)" in first
+    assert place in second and "loss of steps 0 to 1: nan, nan" in second and "(2 in a row)" in second
+    assert place in error
+    assert ranks[1]["warned"] == []  # one rank speaks for all

@@ -11,6 +11,8 @@ from tests.runtime.tasks import run
 
 FP64 = ["precision=fp64", "stop.epochs=3", "optim.lr=0.03", "checkpoint.every_epochs=null"]
 
+FSDP = "parallel.strategy=fsdp"
+
 # name -> (options of the recipe, overrides of the config)
 VARIANTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "plain": ({}, ["batch.global_batch=16"]),
@@ -41,9 +43,29 @@ VARIANTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"branches": True, "batchnorm": True},
         ["batch.global_batch=6", "parallel.sync_batchnorm=true", "parallel.bucket_mb=0.0001"],
     ),
+    "average of the weights": ({"val": 10}, ["batch.global_batch=16", "ema.decay=0.9", "ema.start_step=2"]),
     "small buckets": ({}, ["batch.global_batch=16", "parallel.bucket_mb=0.0001"]),
+    "targets": ({}, ["batch.global_targets=500"]),
+    "targets, micro-steps, like sizes": (
+        {"terms": 2, "noise": 0.5},
+        ["batch.global_targets=500", "batch.micro_targets=130", "data.bucket=4", "data.workers=1"],
+    ),
+    "like sizes": ({}, ["batch.global_batch=15", "data.bucket=4"]),
     "static graph": ({}, ["batch.global_batch=16", "batch.accumulation=2", "parallel.static_graph=true"]),
     "find unused by graph": ({"branches": True}, ["batch.global_batch=6", "parallel.find_unused=on"]),
+    "shards": ({"depth": 2}, ["batch.global_batch=16", FSDP]),
+    "shards, indivisible batch": ({"depth": 2}, ["batch.global_batch=15", FSDP]),
+    "shards, late counts": ({"early": False, "terms": 2, "depth": 2}, ["batch.global_batch=16", FSDP]),
+    "shards, accumulation 4": ({"early": False, "depth": 2}, ["batch.global_batch=16", "batch.accumulation=4", FSDP]),
+    "shards, clipping": ({"depth": 2}, ["batch.global_batch=16", "optim.clip_norm=0.05", FSDP]),
+    "shards, branches": ({"branches": True, "depth": 2}, ["batch.global_batch=6", FSDP]),
+    "shards, stream": ({"stream": True}, ["batch.global_batch=16", "schedule.name=constant", FSDP]),
+    "shards, batchnorm, recomputed": (
+        {"batchnorm": True, "depth": 2},
+        ["batch.global_batch=16", "parallel.sync_batchnorm=true", "memory.activation_checkpointing=true", FSDP],
+    ),
+    "deep": ({"depth": 2}, ["batch.global_batch=16"]),
+    "deep, recomputed": ({"depth": 2}, ["batch.global_batch=16", "memory.activation_checkpointing=true"]),
 }
 
 
@@ -68,9 +90,23 @@ def test_same_loss_curve_at_every_n(curves: dict[int, dict[str, dict[str, Any]]]
     assert many["norm"] == pytest.approx(one["norm"], rel=1e-11)
 
 
+@pytest.mark.parametrize("num_ranks", [2, 3, 4])
+def test_same_average_at_every_n(curves: dict[int, dict[str, dict[str, Any]]], num_ranks: int) -> None:
+    one, many = curves[1]["average of the weights"], curves[num_ranks]["average of the weights"]
+    assert len(one["ema"]) > 100
+    assert many["ema"] == pytest.approx(one["ema"], rel=1e-12, abs=1e-15)
+    assert many["results"] == pytest.approx(one["results"], rel=1e-12)
+    assert one["loss"] == curves[1]["plain"]["loss"]  # training itself goes on with the weights
+
+
 @pytest.mark.parametrize("name", ["accumulation 2", "accumulation 4", "accumulation 4, late count", "small buckets"])
 def test_accumulation_changes_nothing(curves: dict[int, dict[str, dict[str, Any]]], name: str) -> None:
     assert curves[2][name]["loss"] == pytest.approx(curves[1]["plain"]["loss"], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["shards", "shards, accumulation 4", "deep, recomputed"])
+def test_shards_and_recomputing_change_nothing(curves: dict[int, dict[str, dict[str, Any]]], name: str) -> None:
+    assert curves[2][name]["loss"] == pytest.approx(curves[1]["deep"]["loss"], rel=1e-12)
 
 
 def test_the_curves_are_of_a_training(curves: dict[int, dict[str, dict[str, Any]]]) -> None:

@@ -19,6 +19,7 @@ BATCHES = {
     "divisible": ["batch.global_batch=16"],
     "indivisible": ["batch.global_batch=15"],
     "accumulation": ["batch.global_batch=16", "batch.accumulation=2"],
+    "targets": ["batch.global_targets=500", "batch.micro_targets=130", "data.bucket=4"],
 }
 
 
@@ -31,10 +32,8 @@ def gradients(folder: Path) -> dict[str, list[Tensor]]:
             session = build_session(Segment(batchnorm=False), config, world, None)
             loader, vectors = session.train.epoch(0), []
             for step in range(3):
-                micro = [
-                    MicroBatch(host, session.on_device(host))
-                    for host in (next(loader) for _ in range(session.plan.accumulation))
-                ]
+                hosts = [next(loader) for _ in range(session.train.source.plan.num_micro(step))]
+                micro = [MicroBatch(host, session.on_device(host)) for host in hosts]
                 seed_rank_step(0, world.rank, step)
                 session.step.run(micro)
                 vectors.append(torch.cat([p.grad.flatten() for p in session.step.params if p.grad is not None]))

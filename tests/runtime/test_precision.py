@@ -56,6 +56,7 @@ def test_each_format_on_a_cpu(name: Any, dtype: torch.dtype | None, inside: torc
     assert made.name == name
     assert made.dtype == dtype
     assert made.scaler.is_enabled() is scales
+    assert made.low is (inside != torch.float32)
     model = nn.Linear(2, 2)
     with made.autocast():
         assert model(torch.ones(1, 2)).dtype == inside

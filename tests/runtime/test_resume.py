@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,16 +13,19 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
+from lockstep.core.errors import UserError
+from lockstep.runtime.state.tensors import tensors_digest
 from lockstep.runtime.training import fit
 from lockstep.runtime.world import World
 from tests.ranks import run_ranks
 from tests.runtime.tasks import Images, Segment, config_of, run
 
 # Dropout, noise, local BatchNorm, AdamW, accumulation, a schedule, clipping: all that could go on differently.
-OPTIONS: dict[str, Any] = {"dropout": 0.3, "noise": 0.3, "batchnorm": True, "branches": True, "val": 10}
+OPTIONS: dict[str, Any] = {"dropout": 0.3, "noise": 0.3, "batchnorm": True, "branches": True, "val": 10, "depth": 2}
 RUN = ["precision=fp32", "stop.epochs=3", "batch.global_batch=8", "batch.accumulation=2", "optim.clip_norm=0.5"]
-RUN += ["schedule.warmup_steps=3", "best.metric=val/miou", "run.threads=1"]
+RUN += ["schedule.warmup_steps=3", "best.metric=val/miou", "run.threads=1", "ema.decay=0.9"]
 
 
 def unbroken_and_broken(folder: Path, cuts: list[int], extra: list[str]) -> None:
@@ -37,7 +41,15 @@ def ended(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "extra", [[], ["precision=fp16"], ["precision=bf16", "data.workers=1"]], ids=["fp32", "fp16", "workers"]
+    "extra",
+    [
+        [],
+        ["precision=fp16"],
+        ["precision=bf16", "data.workers=1"],
+        ["parallel.strategy=fsdp", "memory.activation_checkpointing=true"],
+        ["parallel.strategy=fsdp", "precision=fp16"],
+    ],
+    ids=["fp32", "fp16", "workers", "fsdp", "fsdp fp16"],
 )
 @pytest.mark.parametrize("num_ranks", [1, 2, 3])
 def test_resume_is_bit_exact(tmp_path: Path, num_ranks: int, extra: list[str]) -> None:
@@ -46,10 +58,89 @@ def test_resume_is_bit_exact(tmp_path: Path, num_ranks: int, extra: list[str]) -
     assert cut["resumed_at"] == 13
     assert whole["end"]["step"] == cut["end"]["step"] == 21
     assert cut["weights_digest"] == whole["weights_digest"]
+    files = [tmp_path / name / "checkpoints" / "step-00000021" / "ema.safetensors" for name in ("whole", "cut")]
+    assert tensors_digest(load_file(files[0])) == tensors_digest(load_file(files[1])) != whole["weights_digest"]
+    assert whole["end"]["results"] == cut["end"]["results"]
     logs = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("whole", "cut")]
     losses = [[r["loss"] for r in map(json.loads, log) if "loss" in r] for log in logs]
     assert losses[0] == losses[1]
     assert len(losses[0]) == 21
+
+
+TARGETS = ["batch.global_targets=512", "batch.micro_targets=130", "data.bucket=4", "schedule.warmup_steps=3"]
+STREAM = ["batch.global_batch=8", "batch.accumulation=2", "schedule.name=constant"]
+LONG = ["precision=fp64", "stop.epochs=2", "optim.lr=0.03", "run.threads=1"]
+
+
+def started(folder: Path) -> dict[str, Any]:
+    """Runs whose steps are counted in targets, and of streams with a state: unbroken, and cut in mid-epoch."""
+    found = {}
+    with World.enter(threads=1) as world:
+        for name, options, more in kinds(folder, world.rank):
+            found[name] = run(world, folder / f"{name}-whole", options, LONG + more)["loss"]
+            run(world, folder / f"{name}-cut", options, [*LONG, *more, "stop.max_steps=6"])
+            world.barrier()
+            if world.is_main:
+                shutil.copytree(folder / f"{name}-cut", folder / f"{name}-same")
+            world.barrier()
+            run(world, folder / f"{name}-same", options, LONG + more, resume=True)
+    return found
+
+
+def gone_on(folder: Path, limit: list[str]) -> dict[str, tuple[list[float], int]]:
+    """The losses of the cut runs, gone on with, and the items that this rank has read for it."""
+    found = {}
+    with World.enter(threads=1) as world:
+        for name, options, more in kinds(folder, world.rank):
+            Path(options.get("reads", folder / "none")).unlink(missing_ok=True)
+            losses = run(world, folder / f"{name}-cut", options, [*LONG, *more, *limit], resume=True)["loss"]
+            reads = Path(options.get("reads", folder / "none"))
+            found[name] = losses, reads.stat().st_size if reads.exists() else 0
+    return found
+
+
+def kinds(folder: Path, rank: int) -> list[tuple[str, dict[str, Any], list[str]]]:
+    return [
+        ("targets", {"length": 120, "noise": 0.3}, TARGETS),
+        ("stream", {"length": 72, "reads": str(folder / f"reads-{rank}")}, STREAM),
+    ]
+
+
+def test_targets_and_streams_with_a_state_go_on_at_the_same_and_at_another_n(tmp_path: Path) -> None:
+    whole = run_ranks(started, 2, tmp_path, timeout_s=120)[0]
+    third = run_ranks(gone_on, 3, tmp_path, ["stop.max_steps=11"])[0]
+    ended_alone = run_ranks(gone_on, 1, tmp_path, [])[0]
+    for name, losses in whole.items():
+        assert ended(tmp_path / f"{name}-same")["weights_digest"] == ended(tmp_path / f"{name}-whole")["weights_digest"]
+        assert len(losses) >= 15
+        assert third[name][0] == pytest.approx(losses[:11], rel=1e-12)
+        assert ended_alone[name][0] == pytest.approx(losses, rel=1e-12)
+    # Cut after 6 and 11 steps of 9 and 9. A start reads one step for its rehearsal, and a state may be some steps old.
+    assert 8 + (3 + 2) * 8 <= third["stream"][1] <= 8 + (3 + 2 + 3) * 8
+    assert 8 + 7 * 8 <= ended_alone["stream"][1] <= 8 + (7 + 1) * 8
+
+
+def gone_on_otherwise(folder: Path) -> dict[str, str]:
+    """What is said of a run that is gone on with in the middle of an epoch with another config."""
+    said = {}
+    with World.enter(threads=1) as world:
+        run(world, folder / "run", {"length": 120}, [*LONG, *TARGETS, "stop.max_steps=3"])
+        for change in ("data.bucket=8", "data.bucket=null", "seed=1", "batch.global_targets=700"):
+            shutil.copytree(folder / "run", folder / change)
+            try:
+                run(world, folder / change, {"length": 120}, [*LONG, *TARGETS, change, "stop.max_steps=5"], resume=True)
+                said[change] = "fine"
+            except UserError as error:
+                said[change] = str(error)
+    return said
+
+
+def test_another_order_in_the_middle_of_an_epoch_is_refused_and_another_batch_is_not(tmp_path: Path) -> None:
+    said = run_ranks(gone_on_otherwise, 1, tmp_path)[0]
+    assert said.pop("batch.global_targets=700") == "fine"
+    for change, text in said.items():
+        assert "epoch 0 was begun with 120 samples, seed=0, data.shuffle=true, data.bucket=4" in text
+        assert change.endswith("null") or change in text.partition("would go on with")[2]
 
 
 class Watched(Images):
@@ -127,6 +218,7 @@ def rank_process(launcher: int) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("num_ranks", [1, 2, 3])
 def test_killed_and_resumed(tmp_path: Path, num_ranks: int) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"

@@ -10,7 +10,11 @@ from types import MappingProxyType
 BUILTIN: Mapping[str, str] = MappingProxyType(
     {
         "digit_scenes": "lockstep.recipes.digit_scenes:DigitScenes",
+        "docstrings": "lockstep.recipes.docstrings:Docstrings",
+        "folder": "lockstep.recipes.folder:Folder",
         "points": "lockstep.recipes.points:Points",
+        "two_branches": "lockstep.recipes.two_branches:TwoBranches",
+        "voc": "lockstep.recipes.voc:Voc",
     }
 )
 """Name of a built-in recipe -> `module:Class`."""

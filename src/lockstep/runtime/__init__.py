@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from lockstep.runtime.evaluation import MergedMetric, evaluate
     from lockstep.runtime.loss import CountSum, Term, masked_term, total_loss
     from lockstep.runtime.parallel.batch_norm import synchronise
-    from lockstep.runtime.parallel.replica import sync_buffers
+    from lockstep.runtime.parallel.buffers import sync_buffers
     from lockstep.runtime.recipe import Batching, Labels, Recipe
     from lockstep.runtime.state.position import Position
     from lockstep.runtime.state.saver import Saver, State, find_checkpoint
     from lockstep.runtime.stopping import stop_signals
     from lockstep.runtime.streams import seed_rank_step, shared_stream
+    from lockstep.runtime.trackers import About, Tracker
     from lockstep.runtime.training import Summary, fit
     from lockstep.runtime.world import World
 
@@ -32,17 +33,19 @@ _HOMES = {
     "training": ("Summary", "fit"),
     "loss": ("CountSum", "Term", "masked_term", "total_loss"),
     "parallel.batch_norm": ("synchronise",),
-    "parallel.replica": ("sync_buffers",),
+    "parallel.buffers": ("sync_buffers",),
     "recipe": ("Batching", "Labels", "Recipe"),
     "state.position": ("Position",),
     "state.saver": ("Saver", "State", "find_checkpoint"),
     "stopping": ("stop_signals",),
     "streams": ("seed_rank_step", "shared_stream"),
+    "trackers": ("About", "Tracker"),
     "world": ("World",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "About",
     "BatchPlan",
     "Batching",
     "CheckpointConfig",
@@ -58,6 +61,7 @@ __all__ = [
     "State",
     "Summary",
     "Term",
+    "Tracker",
     "TrainLoader",
     "TrainSampler",
     "World",

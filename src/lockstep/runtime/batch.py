@@ -12,12 +12,13 @@ class BatchPlan:
     """What an optimizer step is made of.
 
     Attributes:
-        global_batch: samples of one optimizer step over all ranks.
-        accumulation: micro-steps of a step.
+        global_batch: samples, or targets, of one optimizer step over all ranks.
+        accumulation: micro-steps of a step; with targets it varies, and the data set tells it.
         num_ranks: how many ranks there are.
         lr: learning rate after scaling.
         lr_factor: what the stated rate was multiplied by; the warm-up is longer by the same factor.
         lr_reason: why, in words.
+        targets: whether targets are counted and not samples.
     """
 
     global_batch: int
@@ -26,6 +27,7 @@ class BatchPlan:
     lr: float
     lr_factor: float
     lr_reason: str
+    targets: bool = False
 
     @staticmethod
     def of(batch: BatchConfig, optim: OptimConfig, num_ranks: int) -> "BatchPlan":
@@ -34,6 +36,9 @@ class BatchPlan:
         Raises:
             UserError: where the global batch cannot give every rank a sample in every micro-step.
         """
+        if batch.global_targets is not None:
+            factor, reason = lr_factor(batch.global_targets, batch.reference, optim)
+            return BatchPlan(batch.global_targets, 1, num_ranks, optim.lr * factor, factor, reason, targets=True)
         accumulation = batch.accumulation or 1
         if batch.per_rank is not None:
             size = batch.per_rank * num_ranks * accumulation
@@ -51,14 +56,27 @@ class BatchPlan:
         factor, reason = lr_factor(size, batch.reference, optim)
         return BatchPlan(size, accumulation, num_ranks, optim.lr * factor, factor, reason)
 
-    def line(self, steps_per_epoch: int | None) -> str:
-        """The contract in one line, printed at the start and kept with the run."""
+    def line(self, steps_per_epoch: int | None, most_micro: int = 1) -> str:
+        """The contract in one line, printed at the start and kept with the run.
+
+        Args:
+            steps_per_epoch: of the first epoch, None for a stream.
+            most_micro: largest number of micro-steps of a step, where targets are counted.
+        """
+        if self.targets:
+            return self._line_of_targets(steps_per_epoch, most_micro)
         per_rank = self.global_batch / (self.num_ranks * self.accumulation)
         share = f"{per_rank:g}" if per_rank == int(per_rank) else f"{math.floor(per_rank)} or {math.ceil(per_rank)}"
         steps = f"{steps_per_epoch} steps an epoch" if steps_per_epoch is not None else "steps as the stream lasts"
         ranks, micro = _count(self.num_ranks, "rank"), _count(self.accumulation, "micro-step")
         batch = f"global batch {self.global_batch} = {share} per rank x {ranks} x {micro}"
         return f"{batch}, lr {self.lr:g} ({self.lr_reason}), {steps}"
+
+    def _line_of_targets(self, steps_per_epoch: int | None, most_micro: int) -> str:
+        micro = _count(1, "micro-step") if most_micro == 1 else f"1..{most_micro} micro-steps"
+        share = f"about {self.global_batch // self.num_ranks} per rank x {_count(self.num_ranks, 'rank')} x {micro}"
+        batch = f"global batch {self.global_batch} targets = {share}"
+        return f"{batch}, lr {self.lr:g} ({self.lr_reason}), about {steps_per_epoch} steps an epoch"
 
 
 def lr_factor(global_batch: int, reference: int | None, optim: OptimConfig) -> tuple[float, str]:

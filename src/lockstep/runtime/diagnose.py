@@ -72,16 +72,20 @@ def _look(model: nn.Module, recipe: Recipe, batch: Any, precision: Precision) ->
     return "" if math.isfinite(norm) else f"gradient is {norm}"
 
 
-def report(world: World, step: int, keys: Sequence[Key], local: list[Culprit]) -> str:
-    """What all ranks found, in words."""
+def report(world: World, step: int, keys: Sequence[Key], local: list[Culprit], looked: bool = True) -> str:
+    """What all ranks found, in words. Where nobody `looked` at single samples, those that the step read."""
     by_rank = world.gather((local, [key[1] for key in keys]))
     lines = []
     for rank, (culprits, indices) in enumerate(by_rank):
+        if len(culprits) > 1 and len(culprits) == len(indices):
+            kinds = ", ".join(sorted({culprit.what for culprit in culprits}))
+            lines.append(f"rank {rank}: each of its {len(indices)} samples by itself: {kinds}")
+            continue
         for culprit in culprits[:8]:
             lines.append(f"rank {rank}: sample {culprit.index}, its {culprit.what}")
         if len(culprits) > 8:
             lines.append(f"rank {rank}: and {len(culprits) - 8} more samples")
         if not culprits and not any(found for found, _ in by_rank):
             shown = ", ".join(map(str, indices[:16])) + (" ..." if len(indices) > 16 else "")
-            lines.append(f"rank {rank}: no sample by itself; the step read {shown}")
+            lines.append(f"rank {rank}: {'no sample by itself; ' * looked}the step read {shown}")
     return f"step {step}: loss or gradient is not finite\n  " + "\n  ".join(lines)

@@ -1,16 +1,17 @@
-"""The numbers of a run: metrics.jsonl, and TensorBoard where it is installed. Written by rank 0."""
+"""The numbers of a run: metrics.jsonl, TensorBoard and the trackers. Written by rank 0."""
 
-import importlib.util
 import json
 import logging
 import math
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
 
-from lockstep.core.errors import UserError, explain
 from lockstep.core.files import write_text
+from lockstep.runtime.trackers import About
+from lockstep.runtime.trackers.courier import END_FAILED_S, END_S, Courier
+from lockstep.runtime.trackers.tensor_board import TensorBoard
 
 log = logging.getLogger("lockstep")
 
@@ -18,11 +19,12 @@ Value = float | int | str | list[float]
 
 
 class Journal:
-    """Writes each record to both logs. A full disk costs records, and one warning, but not the run.
+    """Writes each record to all logs. A full disk, or a tracker that fails, costs records, and one warning each.
 
     Args:
         folder: the run's folder.
-        tensorboard: `auto` writes it where the package is installed.
+        tensorboard: whether to write TensorBoard files.
+        couriers: the ways to the trackers.
         resumed_at: optimizer steps done by the checkpoint a run goes on from; what was logged after it is dropped,
             since those steps are done again.
         evaluated: whether that checkpoint was saved after the evaluation of its step; if not, it is done again too.
@@ -31,7 +33,8 @@ class Journal:
     def __init__(
         self,
         folder: Path,
-        tensorboard: Literal["auto", "on", "off"],
+        tensorboard: bool,
+        couriers: Sequence[Courier] = (),
         resumed_at: int | None = None,
         evaluated: bool = True,
     ) -> None:
@@ -40,11 +43,24 @@ class Journal:
             text = path.read_text(encoding="utf-8", errors="replace")
             write_text(path, "".join(kept_lines(text, resumed_at, evaluated)))
         self._file = path.open("a", encoding="utf-8")
-        self._board: Any = None
+        self._board = TensorBoard(folder, None if resumed_at is None else resumed_at + 1) if tensorboard else None
+        self._couriers = list(couriers)
+        self._begun: list[Courier] = []
         self._warned = False
-        self._wanted = tensorboard_wanted(tensorboard)
-        self._folder = folder / "tensorboard"
-        self._purge = None if resumed_at is None else resumed_at + 1
+
+    def begin(self, about: About) -> None:
+        """Start the trackers.
+
+        Raises:
+            UserError, RunError: one cannot be started; those that are have been ended again.
+        """
+        try:
+            for one in self._couriers:
+                one.begin(about)
+                self._begun.append(one)
+        except BaseException:
+            self.close("failed", {})
+            raise
 
     def record(self, step: int, values: Mapping[str, Value]) -> None:
         """Append one record.
@@ -58,20 +74,31 @@ class Journal:
                 json.dumps({"step": step, **{name: strict(value) for name, value in values.items()}}) + "\n"
             )
             self._file.flush()
-        with self._surviving(self._folder):
-            if self._wanted:
-                board = self._open_board()
-                for name, value in values.items():
-                    for curve, number in _curves(name, value):
-                        board.add_scalar(curve, number, step)
+        curves = dict(curve for name, value in values.items() for curve in _curves(name, value))
+        if self._board is not None:
+            with self._surviving(self._board.folder):
+                self._board.record(step, curves)
+        for one in self._begun:
+            one.record(step, curves)
 
-    def close(self) -> None:
-        """Flush and close both logs."""
+    def close(self, ending: str, results: Mapping[str, float]) -> None:
+        """Write what is left and close all logs; a tracker that does not answer is left alone after a while.
+
+        Args:
+            ending: how the run has ended, `failed` after an error.
+            results: the last evaluation.
+        """
         with self._surviving(self._file.name):
             self._file.close()
-        with self._surviving(self._folder):
-            if self._board is not None:
+        if self._board is not None:
+            with self._surviving(self._board.folder):
                 self._board.close()
+        for one in self._begun:
+            one.finish(ending, results)
+        deadline = time.monotonic() + (END_FAILED_S if ending in ("failed", "preempted") else END_S)
+        for one in self._begun:
+            one.wait(deadline)
+        self._begun = []
 
     @contextmanager
     def _surviving(self, place: Path | str) -> Iterator[None]:
@@ -81,27 +108,6 @@ class Journal:
             if not self._warned:
                 log.warning("%s cannot be written: %s; training goes on", place, error.strerror)
             self._warned = True
-
-    def _open_board(self) -> Any:
-        # Imported at the first record: the package takes longer to import than a first step.
-        if self._board is None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._board = SummaryWriter(str(self._folder), purge_step=self._purge)
-        return self._board
-
-
-def tensorboard_wanted(choice: Literal["auto", "on", "off"]) -> bool:
-    """Whether to write TensorBoard logs.
-
-    Raises:
-        UserError: where they are asked for and the package is missing.
-    """
-    installed = importlib.util.find_spec("tensorboard") is not None
-    if choice == "on" and not installed:
-        next_step = "pip install 'torch-lockstep[tensorboard]', or log.tensorboard=auto"
-        raise UserError(explain("log.tensorboard=on, but tensorboard is not installed", next_step=next_step))
-    return choice != "off" and installed
 
 
 def kept_lines(text: str, resumed_at: int, evaluated: bool = True) -> list[str]:

@@ -4,6 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,8 @@ from lockstep.runtime.state.saver import Saver
 from lockstep.runtime.step import MicroBatch, StepResult
 from lockstep.runtime.stopping import GivenUp
 from lockstep.runtime.streams import seed_rank_step
+from lockstep.runtime.triage.history import History
+from lockstep.runtime.triage.triage import triage
 
 log = logging.getLogger("lockstep")
 
@@ -51,7 +54,7 @@ class Loop:
 
     def run(self) -> None:
         """Train until the config says stop; the last state is saved."""
-        self.meter = Meter(self.session)
+        self.meter, self.history = Meter(self.session), History()
         session = self.session
         every = session.config.parallel.check_every
         self.same = SameCheck(session.model, session.world, every, session.position.step)
@@ -140,14 +143,18 @@ class Loop:
     def _stream_steps(
         self, pairs: Iterator[tuple[Any, Any]], source: SplitStream
     ) -> Iterator[tuple[int, list[MicroBatch]]]:
+        taken = 0
         while True:
             micro_batches = self._take(pairs, source.accumulation)
+            taken += len(micro_batches)
             ranks = self.session.world.gather(len(micro_batches))
             if len(set(ranks)) > 1:
                 seen = f"the stream gave {', '.join(f'{n} micro-batches on rank {r}' for r, n in enumerate(ranks))}"
                 raise RunError(explain(seen, "the same stream on every rank", "train_data()"))
             if not micro_batches:
                 return
+            # It counts once the step is done: nothing is saved before.
+            self.session.state.stream = self.session.train.stream_state(taken) or self.session.state.stream
             yield source.global_batch, micro_batches
 
     def _take(self, pairs: Iterator[tuple[Any, Any]], count: int) -> list[MicroBatch]:
@@ -165,14 +172,18 @@ class Loop:
         session = self.session
         before = session.position
         seed_rank_step(session.config.seed, session.world.rank, before.step)
+        scale = float(session.precision.scaler.get_scale())
         result = session.step.run(micro_batches)
+        self.history.add(before.step, scale, result)
         session.position = before.after_step(samples, result.updated)
+        if result.updated and session.state.ema is not None:
+            session.state.ema.update(session.position.step)
         self.same.after(session.position.step)
         self.meter.stepped(result, samples)
         if result.unused - session.unused:
             self._name_unused(result.unused - session.unused)
         if not result.updated:
-            self._not_finite(samples, result)
+            self._not_finite(samples, micro_batches, result)
         self.display.advance(session.position.step)
         if session.position.step % session.config.log.every_steps == 0:
             self._log()
@@ -200,7 +211,7 @@ class Loop:
         if self.meter.pending and not self.preempted:
             self._log()
 
-    def _not_finite(self, samples: int, result: StepResult) -> None:
+    def _not_finite(self, samples: int, micro_batches: list[MicroBatch], result: StepResult) -> None:
         """All ranks are here together: they skipped the same step."""
         session, position, stop = self.session, self.session.position, self.session.config.stop
         # A scaler looks for its scale by overflowing now and then; only a row of it is a finding, or a bad loss.
@@ -208,14 +219,17 @@ class Loop:
             bad_loss = not all(math.isfinite(float(value)) for value in result.sums.values())
             if not any(session.world.gather(bad_loss)):
                 return
-        text = self._explain_not_finite(samples)
-        if stop.nonfinite == "stop" or position.skipped_in_row >= stop.nonfinite_limit:
+        text, next_step = self._explain_not_finite(samples), ""
+        failing = stop.nonfinite == "stop" or position.skipped_in_row >= stop.nonfinite_limit
+        if failing or position.skipped_in_row > 1 or session.precision.scaler.is_enabled():
+            told = triage(session, position.step - 1, micro_batches, result, self.history)
+            text, next_step = "\n  ".join([text, *told.lines]), told.next_step
+        if failing:
             must = f"finite, or fewer than {stop.nonfinite_limit} skipped steps in a row (stop.nonfinite)"
-            raise RunError(
-                explain(text, must, next_step="look at these samples; lower optim.lr, or set optim.clip_norm")
-            )
+            raise RunError(explain(text, must, next_step=next_step))
         if session.world.is_main:
-            log.warning("%s\n  skipped on all ranks (%d in a row)", text, position.skipped_in_row)
+            hint = f"\n  next: {next_step}" if next_step else ""
+            log.warning("%s%s\n  skipped on all ranks (%d in a row)", text, hint, position.skipped_in_row)
 
     def _explain_not_finite(self, samples: int) -> str:
         session, source = self.session, self.session.train.source
@@ -223,10 +237,13 @@ class Loop:
         if not isinstance(source, TrainSampler):
             return f"step {step}: loss or gradient is not finite, items {session.position.consumed - samples} .."
         plan = source.plan
-        index = (session.position.consumed - samples - source.start) // session.plan.global_batch
+        index = plan.step_at(session.position.consumed - samples)
         keys = [key for micro in range(plan.num_micro(index)) for key in source.keys(index, micro)]
-        culprits = find_culprits(session.model, session.recipe, session.read, keys, session.precision)
-        return report(session.world, step, keys, culprits)
+        # A look at one sample on one rank is a forward that the other ranks would have to join.
+        alone = not session.replica.paired
+        parts = session.model, session.recipe, session.read, keys if alone else [], session.precision
+        culprits = find_culprits(*parts)
+        return report(session.world, step, keys, culprits, alone)
 
     def _evaluate(self) -> None:
         """Unless the end of an epoch follows an evaluation by steps: the weights are the same."""
@@ -238,7 +255,8 @@ class Loop:
         layout = session.config.memory.channels_last
         parts = (session.model, session.recipe, loader, sampler.batches, session.world, session.precision, layout)
         try:
-            self.results = evaluate(*parts, self.stop_asked)
+            with nullcontext() if session.state.ema is None else session.state.ema.applied():
+                self.results = evaluate(*parts, self.stop_asked, session.replica)
         except GivenUp:
             self.preempted = True
             return
@@ -274,7 +292,9 @@ class Loop:
         if self._done():
             self._log_rest()  # or a resume of this run would have it to log again
         self.session.replica.sync_buffers()
-        interval = self.meter.interval()
-        self.session.state.notes = {} if interval is None else {"interval": interval}
+        interval, source = self.meter.interval(), self.session.train.source
+        notes = self.session.state.notes = {} if interval is None else {"interval": interval}
+        if isinstance(source, TrainSampler):
+            notes["order"] = source.signature
         self.saver.save(self.session.state, self.session.position)
         self.meter.restart()

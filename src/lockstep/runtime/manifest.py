@@ -50,6 +50,7 @@ def describe(
         "device": {"type": world.device.type, "name": name},
         "precision": precision.name,
         "global_batch": plan.global_batch,
+        "counted": "targets" if plan.targets else "samples",
         "accumulation": plan.accumulation,
         "seed": config.seed,
         "launch": launch,

@@ -49,9 +49,14 @@ class Precision:
         """The type that weights and floating inputs are cast to; None keeps theirs."""
         return torch.float64 if self.name == "fp64" else None
 
+    @property
+    def low(self) -> bool:
+        """Whether forward computes in a format that overflows or rounds sooner than fp32."""
+        return self.name in ("bf16", "fp16")
+
     def autocast(self) -> AbstractContextManager[object]:
         """The context of every forward."""
-        if self.name not in ("bf16", "fp16"):
+        if not self.low:
             return nullcontext()
         dtype = torch.bfloat16 if self.name == "bf16" else torch.float16
         return torch.autocast(self.device.type, dtype)

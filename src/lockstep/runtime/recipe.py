@@ -1,13 +1,14 @@
 """What a user writes: model, data, loss and metrics. Everything else about N ranks is the runtime's."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from lockstep.runtime.loss import Count, Terms
+from lockstep.runtime.trackers import Tracker
 
 if TYPE_CHECKING:
     # Its import costs more than a second; a run without metrics, and a first step, do without it.
@@ -72,6 +73,18 @@ class Recipe(Batching, ABC):
         """
         return None
 
+    def sizes(self, data: Dataset[Any]) -> Sequence[int] | None:
+        """The targets (tokens, pixels) of each sample of the training set; None where they are not known.
+
+        Needed where the batch is counted in targets (`batch.global_targets`) or samples of like size come together
+        (`data.bucket`). Called once at each start, on every rank with the same result, so it is cheap: from lengths
+        that the data set knows, not by reading every sample.
+
+        Args:
+            data: what `train_data` returned.
+        """
+        return None
+
     def metrics(self) -> "Mapping[str, Metric]":
         """New torchmetrics objects for one evaluation, by name."""
         return {}
@@ -83,3 +96,7 @@ class Recipe(Batching, ABC):
     def floors(self) -> Mapping[str, float]:
         """What a model that has learnt nothing reaches in each metric; shown beside the results."""
         return {}
+
+    def trackers(self) -> "Sequence[Tracker]":
+        """Trackers of your own, beside those of the config. Called on rank 0, not by `lockstep verify`."""
+        return ()

@@ -18,16 +18,21 @@ from lockstep.runtime.data.broken import sound
 from lockstep.runtime.data.check import check_lengths, check_shares
 from lockstep.runtime.data.iterable import SplitStream
 from lockstep.runtime.data.loader import Reading, TrainLoader, eval_loader
-from lockstep.runtime.data.order import EpochPlan
-from lockstep.runtime.data.sampler import EvalSampler, Key
+from lockstep.runtime.data.packing import PackedPlan
+from lockstep.runtime.data.sampler import EvalSampler, Key, TrainSampler
 from lockstep.runtime.data.samples import Collate, KeyedDataset
+from lockstep.runtime.data.sizing import Sizing
 from lockstep.runtime.data.transfer import to_device
+from lockstep.runtime.ema import Ema
+from lockstep.runtime.fp32_modules import compute_in_fp32
 from lockstep.runtime.optim import build_optimizer, build_schedule
 from lockstep.runtime.parallel.batch_norm import synchronise
-from lockstep.runtime.parallel.replica import Replica
+from lockstep.runtime.parallel.wrap import wrap
+from lockstep.runtime.parallel.wrapped import Wrapped
 from lockstep.runtime.precision import Precision
 from lockstep.runtime.recipe import Recipe
 from lockstep.runtime.rehearsal import Rehearsal, rehearse
+from lockstep.runtime.state.fellows import Fellows
 from lockstep.runtime.state.position import Position
 from lockstep.runtime.state.saver import State, find_checkpoint
 from lockstep.runtime.state.weights import load_weights, read_weights
@@ -43,7 +48,6 @@ class Session:
     """One rank's parts of a run.
 
     Attributes:
-        steps_per_epoch: optimizer steps of an epoch; None for a stream.
         position: where the run stands.
         unused: parameters that had no gradient on some rank so far; each is named once.
         val: the evaluation sampler and loader, None without a validation set.
@@ -56,24 +60,36 @@ class Session:
     plan: BatchPlan
     precision: Precision
     model: nn.Module
-    replica: Replica
+    replica: Wrapped
     train: TrainLoader
     train_data: Dataset[Any]
     val: tuple[EvalSampler, DataLoader[Any]] | None
     step: TrainStep
     state: State
-    steps_per_epoch: int | None
     position: Position
     unused: set[str]
     max_steps: int | None
 
     @property
+    def steps_per_epoch(self) -> int | None:
+        """Optimizer steps of the first epoch; None for a stream."""
+        source = self.train.source
+        return source.num_steps(1) if isinstance(source, TrainSampler) else None
+
+    @property
+    def contract(self) -> str:
+        """What a step is made of, in one line."""
+        source = self.train.source
+        plan = source.plan if isinstance(source, TrainSampler) else None
+        return self.plan.line(self.steps_per_epoch, plan.most_micro if isinstance(plan, PackedPlan) else 1)
+
+    @property
     def total_steps(self) -> int | None:
         """Optimizer steps of the whole run, None where a stream does not tell."""
-        limit = self.max_steps
-        if self.steps_per_epoch is None:
+        limit, source = self.max_steps, self.train.source
+        if not isinstance(source, TrainSampler):
             return limit
-        whole = self.steps_per_epoch * self.config.stop.epochs
+        whole = source.num_steps(self.config.stop.epochs)
         return whole if limit is None else min(limit, whole)
 
     def read(self, keys: list[Key]) -> Any:
@@ -97,27 +113,27 @@ def build_session(
     """Build every part, restore the newest checkpoint where one is asked for, and rehearse.
 
     Args:
-        recipe: the user's task.
-        config: the resolved config.
-        world: the ranks.
+        recipe, config, world: the user's task, the resolved config, the ranks.
         checkpoints: the folder to resume from, None for a new run.
         max_steps: a further limit of optimizer steps.
         stop_asked: whether this rank was asked to stop.
     """
     plan = BatchPlan.of(config.batch, config.optim, world.num_ranks)
-    precision = Precision.of(config.precision, world.device)
+    precision = Precision.of(config.precision.name, world.device)
     train_data, val_data = recipe.train_data(), recipe.val_data()
     reading = Reading(config.data.workers, config.data.prefetch, config.seed)
-    train = TrainLoader(train_data, recipe, reading, world, plan.global_batch, plan.accumulation, config.data.shuffle)
-    model = _model(recipe, config, world, precision)
-    if config.init_from is not None and checkpoints is None:
-        load_weights(model, read_weights(Path(config.init_from)), config.init_from)
-    replica = Replica(model, recipe, world, config.parallel, config.log.every_steps)
+    sizing = Sizing.of(recipe, train_data, config.batch, config.data)
+    deal = plan.global_batch, plan.accumulation, config.data.shuffle, sizing
+    train = TrainLoader(train_data, recipe, reading, world, *deal)
+    model = _model(recipe, config, world, precision, resumed=checkpoints is not None)
+    replica = wrap(model, recipe, world, config)
     optimizer = build_optimizer(model, config.optim, plan.lr)
-    schedule = build_schedule(optimizer, config.schedule, _schedule_steps(config, train, plan), plan.lr_factor)
-    state = State(model, optimizer, schedule, precision.scaler)
+    schedule = build_schedule(optimizer, config.schedule, _schedule_steps(config, train), plan.lr_factor)
+    fellows = Fellows(world) if replica.paired else None
+    state = State(model, optimizer, schedule, precision.scaler, fellows, Ema.of(model, config.ema))
     position = Position() if checkpoints is None else state.restore(find_checkpoint(checkpoints, world))
     check_lengths(val_data, world)
+    _take_up(train, state, position)
     _announce_shares(train, world, position)
     check_alike({"train": train_data, "val": val_data}, config.seed, world)
     rehearsed = _rehearse(replica, recipe, config, precision, train_data, train, world, plan)
@@ -136,24 +152,38 @@ def build_session(
         val=None if val_data is None else eval_loader(val_data, recipe, reading, world, config.batch.eval),
         step=step,
         state=state,
-        steps_per_epoch=_steps_per_epoch(train.length, plan, world),
         position=position,
         unused=set(rehearsed.unused),
         max_steps=min((n for n in (max_steps, config.stop.max_steps) if n is not None), default=None),
     )
 
 
-def _schedule_steps(config: Config, train: TrainLoader, plan: BatchPlan) -> int:
+def _schedule_steps(config: Config, train: TrainLoader) -> int:
     """Optimizer steps of the schedule, the same at every N: a tail that N ranks would drop is counted."""
     if config.schedule.total_steps is not None:
         return config.schedule.total_steps
-    if train.length is not None:
-        return -(-train.length // plan.global_batch) * config.stop.epochs
+    if isinstance(train.source, TrainSampler):
+        return train.source.num_steps(config.stop.epochs, num_ranks=1)
     if config.stop.max_steps is None and config.schedule.name not in ("constant", "step"):
         seen = f"schedule.name={config.schedule.name} for a stream, which does not tell its length"
         must = "the number of steps until the schedule ends"
         raise UserError(explain(seen, must, next_step="set schedule.total_steps, or schedule.name=constant"))
     return config.stop.max_steps or 1
+
+
+def _take_up(train: TrainLoader, state: State, position: Position) -> None:
+    """Go on with what was saved of the data: a stream's own state, or the order of an epoch that was begun.
+
+    Raises:
+        UserError: where the rest of the epoch would come in another order: samples would be lost, others read twice.
+    """
+    saved, source = state.notes.pop("order", None), train.source
+    if isinstance(source, SplitStream):
+        source.resume_from = state.stream
+    elif position.consumed and saved not in (None, source.signature):
+        seen = f"epoch {position.epoch} was begun with {saved}, and would go on with {source.signature}"
+        must = "the order stays as it is until the epoch ends, so that each sample is read once"
+        raise UserError(explain(seen, must, next_step="resume with the values of the save, and change them later"))
 
 
 def _announce_shares(train: TrainLoader, world: World, position: Position) -> None:
@@ -165,20 +195,20 @@ def _announce_shares(train: TrainLoader, world: World, position: Position) -> No
         log.info(line)
 
 
-def _steps_per_epoch(length: int | None, plan: BatchPlan, world: World) -> int | None:
-    if length is None:
-        return None
-    return EpochPlan(length, 0, plan.global_batch, plan.accumulation, world.num_ranks).num_steps
-
-
-def _model(recipe: Recipe, config: Config, world: World, precision: Precision) -> nn.Module:
+def _model(recipe: Recipe, config: Config, world: World, precision: Precision, resumed: bool) -> nn.Module:
+    """The model as it starts, before it is wrapped."""
     with shared_stream(config.seed, "model"):
         model = recipe.model()
     if config.parallel.sync_batchnorm:
         model = synchronise(model, world.device)
-    model = model.to(world.device, precision.dtype)
-    if config.memory.channels_last:
+    compute_in_fp32(model, config.precision.fp32_modules, precision)
+    shards = config.parallel.strategy == "fsdp"
+    # A model that does not fit is moved shard by shard; a shard has no channels to be laid out.
+    model = model.to("cpu" if shards else world.device, precision.dtype)
+    if config.memory.channels_last and not shards:
         _to_channels_last(model)
+    if config.init_from is not None and not resumed:
+        load_weights(model, read_weights(Path(config.init_from)), config.init_from)
     return model.train()
 
 
@@ -194,8 +224,17 @@ def _to_channels_last(model: nn.Module) -> None:
             param.data = torch.empty_like(param, memory_format=torch.channels_last).copy_(param)
 
 
+def _rehearsal_keys(source: TrainSampler, plan: BatchPlan, world: World) -> list[Key]:
+    """The samples of this rank's rehearsal, the same in every start: of the first micro-step where targets count."""
+    if plan.targets:
+        source.epoch = source.start = 0
+        return source.keys(0, 0)
+    size = min(source.length, plan.global_batch // (world.num_ranks * plan.accumulation))
+    return [(0, (world.rank + i) % source.length) for i in range(size)]
+
+
 def _rehearse(
-    replica: Replica,
+    replica: Wrapped,
     recipe: Recipe,
     config: Config,
     precision: Precision,
@@ -213,8 +252,7 @@ def _rehearse(
             raise UserError(explain(seen, "at least one sample for each rank", "recipe", "check its source"))
         host = collate(first)
     else:
-        size = min(source.length, plan.global_batch // (world.num_ranks * plan.accumulation))
-        keys = [(0, (world.rank + i) % source.length) for i in range(size)]
+        keys = _rehearsal_keys(source, plan, world)
         host = collate(KeyedDataset(data, config.seed, "train").__getitems__(keys))
     sound(host, world.rank)
     batch = to_device(host, world.device, precision.dtype, config.memory.channels_last)

@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from lockstep.runtime.counting import Counting, gradients
 from lockstep.runtime.loss import total_loss
 from lockstep.runtime.optim import Schedule
-from lockstep.runtime.parallel.replica import Replica
+from lockstep.runtime.parallel.local import local
+from lockstep.runtime.parallel.wrapped import Wrapped
 from lockstep.runtime.precision import Precision
 from lockstep.runtime.recipe import Recipe
+from lockstep.runtime.undo import BufferUndo
 from lockstep.runtime.world import World
 
 
@@ -72,7 +74,7 @@ class TrainStep:
         self,
         world: World,
         recipe: Recipe,
-        replica: Replica,
+        replica: Wrapped,
         optimizer: torch.optim.Optimizer,
         schedule: Schedule,
         precision: Precision,
@@ -84,11 +86,13 @@ class TrainStep:
         self.schedule, self.precision, self.clip_norm = schedule, precision, clip_norm
         self.counting = counting
         self.stop_asked = stop_asked or _never
+        self._buffers = BufferUndo(replica.model)
         self.params: list[nn.Parameter] = [p for group in optimizer.param_groups for p in group["params"]]
 
     def run(self, micro_batches: Sequence[MicroBatch]) -> StepResult:
         """One step over this rank's micro-batches; every rank calls it with the same number of them."""
         self.optimizer.zero_grad(set_to_none=True)
+        self._buffers.keep()
         hosts = [micro.host for micro in micro_batches]
         counts = self.counting.start(self.recipe, hosts, self.world, self.stop_asked())
         sums: dict[str, Tensor] = {}
@@ -107,10 +111,11 @@ class TrainStep:
         grads = gradients(self.params)
         totals = counts.settle(carried, grads)
         norm, finite, lr = self._update(grads)
+        if not finite:
+            self._buffers.undo()
         weights = {name: term.weight for name, term in terms.items()}
-        completion = self.replica.completion
-        unused, stop = (completion.unused, completion.stop) if completion else (frozenset(), counts.stop)
-        return StepResult(sums, totals, weights, norm, finite, unused, lr, counts.waited_s, stop)
+        stop = self.replica.stop if self.replica.carries else counts.stop
+        return StepResult(sums, totals, weights, norm, finite, self.replica.unused, lr, counts.waited_s, stop)
 
     def _update(self, grads: list[Tensor]) -> tuple[float, bool, float]:
         """Clip and update; the gradient's norm, whether the weights were changed, the learning rate."""
@@ -119,18 +124,32 @@ class TrainStep:
             self.schedule.step()
             return 0.0, True, lr
         scaler.unscale_(self.optimizer)
-        norm_tensor = nn.utils.get_total_norm(grads)
+        norm_tensor = self.replica.norm(self.params)
         norm = float(norm_tensor)
         # Every rank has the same reduced gradients, so every rank decides the same.
         finite = math.isfinite(norm)
         if self.clip_norm is not None and finite:
-            nn.utils.clip_grads_with_norm_(self.params, self.clip_norm, norm_tensor)
+            shorten(gradients(self.params), self.clip_norm, norm_tensor)
         # Not left to the scaler alone: a norm overflows before its elements do.
         if finite:
             scaler.step(self.optimizer)
             self.schedule.step()
         scaler.update()
         return norm, finite, lr
+
+
+def shorten(grads: Sequence[Tensor], longest: float, norm: Tensor) -> None:
+    """Scale a gradient down to a norm, in the arithmetic of `torch.nn.utils.clip_grads_with_norm_`; shards too.
+
+    Args:
+        grads: its parts.
+        longest: the norm that it may have.
+        norm: scalar, the one that it has over all ranks.
+    """
+    if grads:
+        factor = torch.clamp(longest / (norm + 1e-6), max=1.0)
+        own = [local(grad) for grad in grads]
+        torch._foreach_mul_(own, factor.to(own[0].device, own[0].dtype))
 
 
 def _never() -> bool:

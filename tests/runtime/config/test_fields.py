@@ -18,7 +18,7 @@ def test_every_field_is_there_with_its_meaning() -> None:
     [
         ("recipe", "text"),
         ("options", "a mapping of names to values"),
-        ("precision", "`auto`, `fp64`, `fp32`, `bf16` or `fp16`"),
+        ("precision.name", "`auto`, `fp64`, `fp32`, `bf16` or `fp16`"),
         ("run.dir", "text or `null`"),
         ("run.threads", "`auto` or a whole number of at least 1"),
         ("log.progress", "`auto`, `on` or `off`"),

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from lockstep.runtime.config.layers import SourceError, overlay, override_layer, yaml_layer
@@ -122,3 +124,31 @@ def test_overlay() -> None:
     over = {"a": {"b": None}, "d": [3], "e": {"f": 4}}
     assert overlay(under, over) == {"a": {"b": None, "c": 2}, "d": [3], "e": {"f": 4}}
     assert under["a"] == {"b": 1, "c": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "values", "place"),
+    [
+        (b"precision: bf16", [], {"name": "bf16"}, "it, line 1"),
+        (b"precision: bf16", ["precision.fp32_modules=[a]"], {"name": "bf16", "fp32_modules": ["a"]}, "it, line 1"),
+        (
+            b"precision:\n  fp32_modules: [a]\n  name: fp16",
+            ["precision=bf16"],
+            {"name": "bf16", "fp32_modules": ["a"]},
+            "override `precision=bf16`",
+        ),
+        (
+            b"",
+            ["precision.fp32_modules=[a]", "precision=bf16"],
+            {"name": "bf16", "fp32_modules": ["a"]},
+            "override `precision=bf16`",
+        ),
+        (b"precision: 16", [], {"name": 16}, "it, line 1"),
+        (b"precision:", ["precision=fp32"], {"name": "fp32"}, "override `precision=fp32`"),
+    ],
+)
+def test_one_value_stands_for_a_key_of_its_section(text: bytes, words: list[str], values: Any, place: str) -> None:
+    file, (cli, problems) = yaml_layer(text, "it"), override_layer(words)
+    assert problems == []
+    assert overlay(file.values, cli.values)["precision"] == values
+    assert {**file.places, **cli.places}["precision.name"] == place

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, get_worker_info
 
 from lockstep.core.errors import RunError
 from lockstep.runtime.data.broken import Broken
@@ -147,6 +147,20 @@ class Left:
 
 def test_an_iterator_with_a_length_is_read_once() -> None:
     assert dealt(Countdown(), 2, 1, 1) == [[[0, 1], [2, 3], [4]]]
+
+
+class SplitsItself(NoisyStream):
+    """Gives each worker a part, as torch's documentation does it and the streams of Hugging Face do."""
+
+    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        worker = get_worker_info()
+        first, step = (worker.id, worker.num_workers) if worker else (0, 1)
+        return itertools.islice(super().__iter__(), first, None, step)
+
+
+def test_a_stream_that_splits_itself_among_workers_is_read_whole_all_the_same() -> None:
+    loader = TrainLoader(SplitsItself(22), Task(), Reading(2), world_of(0, 1), 6, 2)
+    assert list(chain.from_iterable(batch["index"].tolist() for batch in loader.epoch(0))) == list(range(22))
 
 
 class Unopened(IterableDataset[Any]):

@@ -271,7 +271,7 @@ def test_other_ranks_write_nothing(tmp_path: Path) -> None:
 def test_each_checkpoint_holds_its_own_moment_though_memory_is_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay_s: float
 ) -> None:
-    def slow(folder: Path, shot: Snapshot) -> Path:
+    def slow(folder: Path, shot: Snapshot, fellows: object = None) -> Path:
         time.sleep(delay_s)
         return write(folder, shot)
 
@@ -335,7 +335,7 @@ def test_what_cannot_be_deleted_is_told_and_the_run_ends_well(
 def test_the_stall_is_the_copy_and_not_the_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = threading.Event()
 
-    def slow(folder: Path, shot: Snapshot) -> Path:
+    def slow(folder: Path, shot: Snapshot, fellows: object = None) -> Path:
         assert opened.wait(10)
         return write(folder, shot)
 

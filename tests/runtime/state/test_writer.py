@@ -37,7 +37,7 @@ class Gate:
         self.opened, self.began = threading.Event(), threading.Event()
         monkeypatch.setattr(module, "write", self.write)
 
-    def write(self, folder: Path, shot: Snapshot) -> Path:
+    def write(self, folder: Path, shot: Snapshot, fellows: object = None) -> Path:
         self.began.set()
         assert self.opened.wait(10)
         return write(folder, shot)
@@ -85,7 +85,7 @@ def test_without_a_thread_submit_returns_when_all_is_on_disk(tmp_path: Path) -> 
 def test_a_failure_is_told_and_the_next_save_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
 ) -> None:
-    def fail_at_two(folder: Path, shot: Snapshot) -> Path:
+    def fail_at_two(folder: Path, shot: Snapshot, fellows: object = None) -> Path:
         if shot.step < 3:
             raise OSError(28, "No space left on device")
         return write(folder, shot)

@@ -116,7 +116,7 @@ def test_libraries_that_are_imported_later_or_were_before(tmp_path: Path, early:
 
 
 def _missing() -> None:
-    for name in ("wandb", "mlflow.missing"):
+    for name in ("tensorboardX", "tensorboardX.missing"):
         try:
             importlib.import_module(name)
         except ModuleNotFoundError:

@@ -32,6 +32,41 @@ def one_batch_size(config: Fields) -> Problem | None:
     )
 
 
+def targets_or_samples(config: Fields) -> Problem | None:
+    """A step is counted in targets or in samples, and so is a forward."""
+    batch = config.batch
+    of_samples = ("global_batch", "per_rank", "accumulation", "micro_batch")
+    if batch.global_targets is not None:
+        for name in of_samples:
+            if getattr(batch, name) is not None:
+                return Problem(
+                    f"batch.global_targets is {batch.global_targets} and batch.{name} is {getattr(batch, name)}",
+                    "a step is counted in targets or in samples; with targets, micro_targets says what a forward holds",
+                    ("batch.global_targets", f"batch.{name}"),
+                    next_step=f"batch.{name}=null, or batch.global_batch=N instead of batch.global_targets",
+                )
+    elif batch.micro_targets is not None:
+        return Problem(
+            f"batch.micro_targets is {batch.micro_targets} and batch.global_targets is null",
+            "micro_targets goes with global_targets; with samples, micro_batch says what a forward holds",
+            ("batch.micro_targets", "batch.global_targets"),
+            next_step="batch.global_targets=N, or batch.micro_targets=null",
+        )
+    return None
+
+
+def buckets_are_shuffled(config: Fields) -> Problem | None:
+    """Samples of like size come together by changing their order."""
+    if config.data.bucket is None or config.data.shuffle:
+        return None
+    return Problem(
+        f"data.bucket is {config.data.bucket} and data.shuffle is false",
+        "data.shuffle=false keeps the order of the data set, and a bucket changes it",
+        ("data.bucket", "data.shuffle"),
+        next_step="data.bucket=null or data.shuffle=true",
+    )
+
+
 def one_accumulation(config: Fields) -> Problem | None:
     """The number of micro-steps is either stated or derived."""
     batch = config.batch
@@ -147,6 +182,8 @@ def best_is_evaluated(config: Fields) -> Problem | None:
 CHECKS: tuple[Callable[[Fields], Problem | None], ...] = (
     recipe_is_named,
     one_batch_size,
+    targets_or_samples,
+    buckets_are_shuffled,
     one_accumulation,
     micro_batch_divides_a_global_one,
     micro_steps_have_samples,

@@ -77,7 +77,9 @@ def allowed_words(spec: dict[str, Any]) -> str:
     if choices := _choices(spec):
         return either([f"`{name}`" for name in choices])
     if spec["type"] == "array":
-        return f"a list of {spec['minItems']}, each {allowed_words(spec['prefixItems'][0])}"
+        if "prefixItems" in spec:
+            return f"a list of {spec['minItems']}, each {allowed_words(spec['prefixItems'][0])}"
+        return f"a list, each {allowed_words(spec['items'])}"
     if spec["type"] in ("integer", "number"):
         return _number_words(spec)
     return {

@@ -12,6 +12,9 @@ from omegaconf.errors import OmegaConfBaseException
 from lockstep.runtime.config.fields import sections
 from lockstep.runtime.config.problem import KeyPath, Problem, dotted, walk
 
+# Sections that a single value may stand for, as that key of them.
+SHORT_FORMS = {"precision": "name"}
+
 OVERRIDE_FORM = "an override is KEY=VALUE, such as optim.lr=3e-4; VALUE is read as YAML, null means none"
 
 
@@ -45,6 +48,22 @@ def overlay(under: dict[Any, Any], over: dict[Any, Any]) -> dict[Any, Any]:
     return merged
 
 
+def spelled_out(values: dict[Any, Any], places: dict[str, str]) -> dict[Any, Any]:
+    """The values with each short form (`precision: bf16`) as the section it stands for, so that layers can be merged.
+
+    Args:
+        values: nested mappings of one layer.
+        places: where each dotted path was written; gets those of the keys that are spelled out.
+    """
+    for section, key in SHORT_FORMS.items():
+        value = values.get(section)
+        if isinstance(value, str | int | float):
+            values = {**values, section: {key: value}}
+            if section in places:
+                places[f"{section}.{key}"] = places[section]
+    return values
+
+
 def yaml_layer(data: bytes, label: str) -> Layer:
     """The layer of a YAML file.
 
@@ -74,7 +93,8 @@ def yaml_layer(data: bytes, label: str) -> Layer:
     assert isinstance(values, dict)
     # An empty section, all of its keys commented out, sets nothing.
     kept = {key: value for key, value in values.items() if value is not None or key not in _mapping_names()}
-    return Layer(kept, {dotted(path): f"{label}, line {line}" for path, line in lines.items()})
+    places = {dotted(path): f"{label}, line {line}" for path, line in lines.items()}
+    return Layer(spelled_out(kept, places), places)
 
 
 def _mapping_names() -> set[str]:
@@ -170,6 +190,7 @@ def override_layer(overrides: Sequence[str]) -> tuple[Layer, list[Problem]]:
         except SourceError as bad:
             problems += bad.problems
             continue
+        part = spelled_out(part, {})
         merged = overlay(merged, part)
         places |= {dotted(path): f"override `{word}`" for path, _ in walk(part)}
     return Layer(merged, places), problems

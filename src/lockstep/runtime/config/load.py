@@ -17,8 +17,11 @@ from lockstep.runtime.config.value import Config
 
 RECIPE_DEFAULTS = resources.files("lockstep").joinpath("recipes")
 
-# Two ways to say one thing: a later layer that uses one of them takes the other one back.
-ALTERNATIVES = (("global_batch", "per_rank"), ("accumulation", "micro_batch"))
+# Ways to say one thing: a later layer that uses one of them takes the others back.
+ALTERNATIVES = (
+    ("global_batch", "per_rank", "global_targets"),
+    ("accumulation", "micro_batch", "micro_targets"),
+)
 
 
 def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:

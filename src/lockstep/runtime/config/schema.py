@@ -1,6 +1,6 @@
 """All fields of the config, which says all of a run but the number of ranks."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
@@ -9,11 +9,13 @@ from lockstep.runtime.config.sections import (
     BestConfig,
     CheckpointConfig,
     DataConfig,
+    EmaConfig,
     EvaluateConfig,
     LogConfig,
     MemoryConfig,
     OptimConfig,
     ParallelConfig,
+    PrecisionConfig,
     RunConfig,
     ScheduleConfig,
     Section,
@@ -49,23 +51,20 @@ class Fields(Section):
     seed: int = Field(
         default=0, ge=0, le=2**63 - 1, description="Start of all random streams: initial weights, order, augmentation."
     )
-    precision: Literal["auto", "fp64", "fp32", "bf16", "fp16"] = Field(
-        default="auto",
-        description="Number type of the forward and backward; weights stay fp32 (fp64 with fp64). "
-        "auto: bf16 where the device has it in hardware, else fp16 with a loss scaler on CUDA, else fp32.",
-    )
     init_from: Text | None = Field(
         default=None,
-        description="File (`.pt` or `.safetensors`) with weights to start from; optimizer and position start fresh. "
-        "null: the recipe's own initial weights.",
+        description="Weights to start from: a file (`.safetensors`, `.pt`), a run, or what `lockstep ckpt show` reads "
+        "besides (Lightning, Accelerate, DCP); optimizer and position start fresh. null: the recipe's own.",
     )
     run: RunConfig = Field(default_factory=RunConfig)
+    precision: PrecisionConfig = Field(default_factory=PrecisionConfig)
     data: DataConfig = Field(default_factory=DataConfig)
     batch: BatchConfig = Field(default_factory=BatchConfig)
     optim: OptimConfig = Field(default_factory=OptimConfig)
     schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
     parallel: ParallelConfig = Field(default_factory=ParallelConfig)
     memory: MemoryConfig = Field(default_factory=MemoryConfig)
+    ema: EmaConfig = Field(default_factory=EmaConfig)
     evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
     best: BestConfig = Field(default_factory=BestConfig)

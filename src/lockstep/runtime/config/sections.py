@@ -17,6 +17,11 @@ def _yaml_switch(value: Any) -> Any:
     return value
 
 
+def _off_word(value: Any) -> Any:
+    """YAML reads the bare word off as false."""
+    return "off" if value is False else value
+
+
 Count = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1)]
 Beta = Annotated[float, Field(ge=0, lt=1)]
@@ -45,10 +50,36 @@ class RunConfig(Section):
     threads: Literal["auto"] | Count = Field(
         default="auto", description="CPU threads of each rank. auto: the node's cores divided by its ranks."
     )
+    compile: Annotated[Literal["off", "static", "dynamic"], BeforeValidator(_off_word)] = Field(
+        default="off",
+        description="torch.compile of the blocks (`parallel.blocks`), or of the whole model where there are none. "
+        "static: kernels for each shape by itself, for few shapes. dynamic: the same kernels for all shapes.",
+    )
     deterministic: bool = Field(
         default=False,
         description="true: only deterministic kernels, at some cost in speed. An operation without one is an error.",
     )
+
+
+class PrecisionConfig(Section):
+    """The number type of forward and backward; weights stay fp32 (fp64 with fp64). `precision: NAME` is short for
+    `precision: {name: NAME}`, also as `precision=NAME`.
+    """
+
+    name: Literal["auto", "fp64", "fp32", "bf16", "fp16"] = Field(
+        default="auto",
+        description="auto: bf16 where the device has it in hardware, else fp16 with a loss scaler on CUDA, else fp32.",
+    )
+    fp32_modules: Annotated[tuple[Text, ...], Field(strict=False)] = Field(
+        default=(),
+        description="Patterns (`*`, `?`, `[a-c]`) of module names or class names, such as `[head, block.*.attn, "
+        "LayerNorm]`. With bf16 and fp16, these modules and all inside them compute in fp32. []: none.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
 
 
 class DataConfig(Section):
@@ -63,24 +94,35 @@ class DataConfig(Section):
     shuffle: bool = Field(
         default=True, description="true: a new order each epoch, drawn from `seed`. false: the order of the data set."
     )
+    bucket: Count | None = Field(
+        default=None,
+        description="Samples that follow one another because they are of like size, so that less is padded; the "
+        "recipe's `sizes` tells it. About as many as a step has. null: the order has nothing to do with sizes.",
+    )
 
 
 class BatchConfig(Section):
-    """How many samples make an optimizer step. One of `global_batch` and `per_rank` says it, for any number of ranks.
+    """How much makes an optimizer step. One of `global_batch`, `per_rank` and `global_targets` says it, for any number
+    of ranks.
 
-    Setting one of the two on the command line replaces the other one from a file; so do `accumulation` and
-    `micro_batch`. Both in one place is an error.
+    Setting one of the three on the command line replaces another one from a file; so do `accumulation`,
+    `micro_batch` and `micro_targets`. Two of them in one place are an error.
     """
 
     global_batch: Count | None = Field(
         default=DEFAULT_GLOBAL_BATCH,
         description="Samples of an optimizer step over all ranks; it need not divide by the number of ranks. "
-        f"null: follows from `per_rank`; {DEFAULT_GLOBAL_BATCH} where that is null too.",
+        f"null: follows from `per_rank` or `global_targets`; {DEFAULT_GLOBAL_BATCH} where those are null too.",
     )
     per_rank: Count | None = Field(
         default=None,
         description="Samples of one rank in one micro-step; the global batch is then per_rank x ranks x accumulation. "
         "null: follows from `global_batch`.",
+    )
+    global_targets: Count | None = Field(
+        default=None,
+        description="Most targets (tokens, pixels: what the recipe's `sizes` counts) of an optimizer step over all "
+        "ranks, in place of a number of samples; at least the largest sample x ranks. null: samples are counted.",
     )
     accumulation: Count | None = Field(
         default=None,
@@ -92,11 +134,17 @@ class BatchConfig(Section):
         description="Most samples of one rank in one forward, what the memory holds; `accumulation` follows from it. "
         "null: no limit.",
     )
+    micro_targets: Count | None = Field(
+        default=None,
+        description="With `global_targets`: most targets of one rank in one forward, padding counted (longest x "
+        "number), what the memory holds; the micro-steps follow from it. Twice the largest sample is always kept; "
+        "less, down to once, may be exceeded by a pair of small samples. null: no limit.",
+    )
     eval: Count = Field(default=16, description="Samples of an evaluation batch; whole batches are dealt to the ranks.")
     reference: Count | None = Field(
         default=None,
-        description="Global batch (samples) for which `optim.lr` was chosen; `optim.lr_scaling` starts from it. "
-        "null: `optim.lr` is used as it is.",
+        description="Global batch (samples, or targets with `global_targets`) for which `optim.lr` was chosen; "
+        "`optim.lr_scaling` starts from it. null: `optim.lr` is used as it is.",
     )
 
     @model_validator(mode="before")
@@ -105,7 +153,7 @@ class BatchConfig(Section):
         """A size per rank leaves the global one open; with neither, the global one has its default."""
         if not isinstance(values, dict):
             return values
-        if values.get("per_rank") is not None:
+        if values.get("per_rank") is not None or values.get("global_targets") is not None:
             return {"global_batch": None, **values}
         if values.get("global_batch") is None:
             return {**values, "global_batch": DEFAULT_GLOBAL_BATCH}
@@ -176,6 +224,27 @@ class ScheduleConfig(Section):
 class ParallelConfig(Section):
     """How the ranks work together. Nothing here says how many they are: `--nproc` or torchrun does."""
 
+    strategy: Literal["ddp", "fsdp"] = Field(
+        default="ddp",
+        description="ddp: every rank holds the whole model. fsdp: every rank holds its share of the parameters, "
+        "gradients and optimizer state (FSDP2), for models that do not fit; a block is gathered while it is used.",
+    )
+    blocks: Literal["auto"] | list[Text] = Field(
+        default="auto",
+        description="Modules that are gathered (fsdp), recomputed (`memory.activation_checkpointing`) or compiled "
+        "(`run.compile`) one by one: patterns of names or class names, such as `layers.*`. auto: the members of each "
+        "`nn.ModuleList`. []: none.",
+    )
+    reshard_after_forward: bool = Field(
+        default=True,
+        description="fsdp only. true: a block is freed after its forward and gathered again for its backward. "
+        "false: it stays until then; more memory, less communication.",
+    )
+    cpu_offload: bool = Field(
+        default=False,
+        description="fsdp only. true: shards, their gradients and the optimizer's state lie in host memory. "
+        "Slower; without effect on a CPU.",
+    )
     sync_batchnorm: bool = Field(
         default=False,
         description="true: BatchNorm takes its statistics over all ranks, on CPU too. false: each rank over its share.",
@@ -217,6 +286,11 @@ class MemoryConfig(Section):
         default=True,
         description="true: image tensors with the channels innermost; the same numbers to rounding, faster.",
     )
+    activation_checkpointing: bool = Field(
+        default=False,
+        description="true: the blocks (`parallel.blocks`) keep only their inputs and run their forward once more in "
+        "backward: the same numbers, less memory, more time.",
+    )
 
 
 class EvaluateConfig(Section):
@@ -255,6 +329,23 @@ class BestConfig(Section):
     mode: Literal["max", "min"] = Field(default="max", description="max: larger is better. min: smaller is better.")
 
 
+class EmaConfig(Section):
+    """A running average of the weights. Where it is on, evaluations and `best` are of the average, and a checkpoint
+    keeps it as `ema.safetensors`, beside the weights that training goes on with.
+    """
+
+    decay: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="Part of the average that stays at each optimizer step that changed the weights, such as 0.999. "
+        "It begins smaller: min(decay, (1 + n) / (10 + n)) after n steps. null: no average.",
+    )
+    start_step: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="Optimizer steps at the beginning that are left out of the average. 0: none."
+    )
+
+
 class StopConfig(Section):
     """When the run ends: at whichever comes first."""
 
@@ -283,5 +374,22 @@ class LogConfig(Section):
     tensorboard: Switch = Field(default="auto", description="TensorBoard files. auto: where tensorboard is installed.")
     all_ranks: bool = Field(
         default=False, description="true: show the log of every rank with a prefix. false: of rank 0."
+    )
+    wandb: Annotated[Literal["off", "on", "offline"], BeforeValidator(_yaml_switch)] = Field(
+        default="off",
+        description="Weights & Biases. on: as WANDB_MODE says, which is to the server where it says nothing. "
+        "offline: a folder in that of the run, for `wandb sync`.",
+    )
+    mlflow: Annotated[Text, BeforeValidator(_yaml_switch)] = Field(
+        default="off",
+        description="MLflow. off: none. on: as MLFLOW_TRACKING_URI says, else MLflow's default, `mlflow.db` in the "
+        "current folder. Anything else: a tracking URI, or a folder, for `mlflow.db` in it.",
+    )
+    project: Text | None = Field(
+        default=None,
+        description="Project in W&B, experiment in MLflow. null: what their environment variables or defaults say.",
+    )
+    name: Text | None = Field(
+        default=None, description="Name of the run in W&B and MLflow. null: the name of the run's folder."
     )
     progress: Switch = Field(default="auto", description="Progress bar. auto: where the output is a terminal.")

@@ -13,8 +13,8 @@ from torch.utils.data import Dataset, IterableDataset
 
 from lockstep.core.errors import UserError, explain
 from lockstep.runtime.data.broken import Broken
-from lockstep.runtime.data.loader import sized
 from lockstep.runtime.data.samples import KeyedDataset
+from lockstep.runtime.data.sizing import sized
 from lockstep.runtime.world import World
 
 _PARTS = 16

@@ -21,9 +21,9 @@ class Broken:
         return UserError(message) if self.misuse else RunError(message)
 
 
-def unreadable(error: Exception, stream: str, epoch: int, index: int) -> Broken:
-    """What a sample that raised becomes: named by its index and the line of the user's code."""
-    return _broken(error, f"reading {stream} sample {index}", "every sample of the data set can be read", epoch)
+def unreadable(error: Exception, stream: str, epoch: int, index: int, files: str = "") -> Broken:
+    """What a sample that raised becomes: named by its index, its files where they are known, and the user's line."""
+    return _broken(error, f"reading {stream} sample {index}", "every sample of the data set can be read", epoch, files)
 
 
 def unbatchable(error: Exception, stream: str, keys: Sequence[tuple[int, int]]) -> Broken:
@@ -37,14 +37,14 @@ def shown(keys: Sequence[tuple[int, int]]) -> str:
     return ", ".join(str(index) for _, index in keys[:8]) + (" ..." if len(keys) > 8 else "")
 
 
-def _broken(error: Exception, doing: str, must: str, epoch: int) -> Broken:
+def _broken(error: Exception, doing: str, must: str, epoch: int, files: str = "") -> Broken:
     if isinstance(error, LockstepError):
         return Broken(str(error), isinstance(error, UserError))
     frames = traceback.extract_tb(error.__traceback__)[1:]
     user = [frame for frame in frames if "site-packages" not in frame.filename] or frames
     place = f"{user[-1].filename}:{user[-1].lineno} in {user[-1].name}" if user else "the data set itself"
     seen = f"{doing} raised {type(error).__name__}: {error}"
-    return Broken(explain(seen, must, f"epoch {epoch}, {place}"), misuse=False)
+    return Broken(explain(seen, must, f"epoch {epoch}, {f'{files}, ' if files else ''}{place}"), misuse=False)
 
 
 def sound(value: Any, rank: int) -> Any:

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from lockstep.core.errors import RunError, UserError, explain
-from lockstep.runtime.data.loader import sized
-from lockstep.runtime.data.order import EpochPlan, order
+from lockstep.runtime.data.order import EpochPlan
+from lockstep.runtime.data.packing import PackedPlan
 from lockstep.runtime.data.sampler import TrainSampler
+from lockstep.runtime.data.sizing import sized
 from lockstep.runtime.world import World
 
 
@@ -68,9 +69,11 @@ def check_shares(sampler: TrainSampler, world: World) -> str:
         UserError: where there are fewer samples than ranks, or ranks see data sets of different length.
         RunError: where the shares overlap or leave a sample out.
     """
-    shares = world.gather(share_of(sampler))
+    if sampler.sizing is not None:
+        _same_length("training", world.gather(sampler.length))
+        sampler.sizing.check(world)
+    shares, plan = world.gather(share_of(sampler)), sampler.plan
     _same_length("training", [share.length for share in shares])
-    plan = sampler.plan
     if sampler.length < world.num_ranks:
         seen = f"{sampler.length} training samples for {world.num_ranks} ranks"
         raise UserError(explain(seen, "at least one sample for each rank", next_step="lower --nproc"))
@@ -83,9 +86,8 @@ def check_shares(sampler: TrainSampler, world: World) -> str:
     )
 
 
-def _compare(shares: list[Share], plan: EpochPlan, sampler: TrainSampler) -> None:
-    expected = order(sampler.length, sampler.seed, sampler.epoch, sampler.shuffle).numpy()
-    expected = expected[plan.start : plan.length - plan.dropped]
+def _compare(shares: list[Share], plan: EpochPlan | PackedPlan, sampler: TrainSampler) -> None:
+    expected = sampler.order(sampler.epoch)[plan.start : plan.length - plan.dropped]
     count, digest = sum(s.count for s in shares), sum(s.digest for s in shares) % 2**64
     if (count, digest) != (len(expected), mixed(expected)):
         seen = f"the ranks read {count} samples of {len(expected)}, and not each once"

@@ -1,19 +1,21 @@
 """DataLoaders for one rank: training micro-batches from a position on, and dealt evaluation batches."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from lockstep.core.errors import UserError, explain
 from lockstep.runtime.data.broken import sound
 from lockstep.runtime.data.iterable import SplitStream
 from lockstep.runtime.data.sampler import EvalSampler, TrainSampler
 from lockstep.runtime.data.samples import Collate, KeyedDataset
 from lockstep.runtime.data.shield import shield
+from lockstep.runtime.data.sizing import Sizing, sized
+from lockstep.runtime.data.stateful import Stated, StreamState
 from lockstep.runtime.recipe import Batching
 from lockstep.runtime.streams import seed_of
 from lockstep.runtime.world import World, num_cores
@@ -53,6 +55,7 @@ class TrainLoader:
         global_batch: samples of one optimizer step over all ranks.
         accumulation: micro-steps of a step.
         shuffle: a new order each epoch (map-style only).
+        sizing: how large the samples are, where the steps or the order depend on it (map-style only).
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class TrainLoader:
         global_batch: int,
         accumulation: int = 1,
         shuffle: bool = True,
+        sizing: Sizing | None = None,
     ) -> None:
         deal = (global_batch, accumulation, reading.seed, world.rank, world.num_ranks)
         self.source: TrainSampler | SplitStream
@@ -73,9 +77,11 @@ class TrainLoader:
             stream: Dataset[Any] = self.source
         else:
             self.length = sized(dataset, "train_data")
-            self.source = TrainSampler(self.length, *deal, shuffle=shuffle)
+            self.source = TrainSampler(self.length, *deal, shuffle=shuffle, sizing=sizing)
             stream = KeyedDataset(dataset, reading.seed, "train")
         sampler = self.source if isinstance(self.source, TrainSampler) else None
+        self._states: deque[tuple[int, StreamState]] = deque()
+        self._newest: StreamState | None = None
         self._loader = _loader(stream, sampler, Collate(recipe, "train"), reading, world, "train")
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:
@@ -90,7 +96,30 @@ class TrainLoader:
             RunError: on `next`, for a sample that cannot be read, by rank and sample.
         """
         self.source.epoch, self.source.start = epoch, start
+        if isinstance(self.source, SplitStream) and self.source.keeps_state:
+            return self._keeping(iter(self._loader))
         return iter(self._loader)
+
+    def _keeping(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The batches, without the states that travel with them."""
+        self._states.clear()
+        self._newest = None
+        for number, batch in enumerate(batches, 1):
+            if isinstance(batch, Stated):
+                self._states.append((number, batch.after))
+                batch = batch.batch
+            yield batch
+
+    def stream_state(self, consumed: int) -> StreamState | None:
+        """The newest state of a stream, None where there is none.
+
+        Args:
+            consumed: micro-batches of this epoch that the training has consumed; those that were read ahead of it do
+                not count.
+        """
+        while self._states and self._states[0][0] <= consumed:
+            self._newest = self._states.popleft()[1]
+        return self._newest
 
 
 def eval_loader(
@@ -100,25 +129,6 @@ def eval_loader(
     sampler = EvalSampler(sized(dataset, "val_data"), batch, world.rank, world.num_ranks)
     stream = KeyedDataset(dataset, reading.seed, "val")
     return sampler, _loader(stream, sampler, Collate(recipe, "val"), reading, world, "val")
-
-
-def sized(dataset: Dataset[Any], name: str) -> int:
-    """The number of samples of a map-style data set.
-
-    Raises:
-        UserError: where it has no length or is empty.
-    """
-    try:
-        length = len(cast(Any, dataset))
-    except TypeError:
-        seen = f"{name}() gave a {type(dataset).__name__} without a length"
-        must = "a map-style data set has __len__ and __getitem__; a stream subclasses IterableDataset"
-        raise UserError(explain(seen, must, "recipe")) from None
-    if length == 0:
-        raise UserError(
-            explain(f"{name}() gave an empty data set", "at least one sample", "recipe", "check its path and filters")
-        )
-    return length
 
 
 def _loader(

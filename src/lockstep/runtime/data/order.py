@@ -69,6 +69,14 @@ class EpochPlan:
         wanted = self.accumulation if size == self.global_batch else -(-size // largest)
         return max(1, min(wanted, size // self.num_ranks))
 
+    def step_at(self, position: int) -> int:
+        """The step that reads a position of the order."""
+        return (position - self.start) // self.global_batch
+
+    def positions(self, step: int, micro: int, rank: int) -> slice:
+        """The positions of the order that a rank reads in one micro-step."""
+        return slice(*self.share(step, micro, rank))
+
     def share(self, step: int, micro: int, rank: int) -> tuple[int, int]:
         """The positions [start, stop) of the order that a rank reads in one micro-step."""
         low, high = part(self.size(step), micro, self.num_micro(step))

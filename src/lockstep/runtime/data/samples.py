@@ -9,17 +9,21 @@ from torch.utils.data import Dataset, get_worker_info
 
 from lockstep.core.errors import explain
 from lockstep.runtime.data.broken import Broken, shown, unbatchable, unreadable
+from lockstep.runtime.data.named import where_of
 from lockstep.runtime.data.sampler import Key
+from lockstep.runtime.data.stateful import Stated, StreamState
 from lockstep.runtime.recipe import Batching, Labels
 from lockstep.runtime.streams import preserved, seed_sample
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """Samples with the keys that they were read by."""
+    """Samples with the keys that they were read by, the data set that may name their files, a stream's state after."""
 
     keys: Sequence[Key]
     samples: list[Any]
+    dataset: Any = None
+    after: StreamState | None = None
 
 
 class KeyedDataset(Dataset[Any]):
@@ -51,8 +55,8 @@ class KeyedDataset(Dataset[Any]):
                 try:
                     samples.append(self.dataset[index])
                 except Exception as error:
-                    return unreadable(error, self.stream, epoch, index)
-        return Fetched(keys, samples)
+                    return unreadable(error, self.stream, epoch, index, where_of(self.dataset, index))
+        return Fetched(keys, samples, self.dataset)
 
 
 class Collate:
@@ -77,17 +81,20 @@ class Collate:
         except Exception as error:
             return unbatchable(error, self.stream, fetched.keys)
         if wrong is None:
-            return batch
+            return batch if fetched.after is None else Stated(batch, fetched.after)
         assert labels is not None
-        return self._outside(labels, *wrong, fetched.keys)
+        return self._outside(labels, *wrong, fetched)
 
-    def _outside(self, labels: Labels, row: int, value: int, keys: Sequence[Key]) -> Broken:
+    def _outside(self, labels: Labels, row: int, value: int, fetched: Fetched) -> Broken:
+        keys, files = fetched.keys, ""
         allowed = f"0 .. {labels.num_classes - 1}"
         if labels.ignore_index is not None:
             allowed += f", or {labels.ignore_index} (ignored)"
         # A collate that joins boxes or points of all samples has rows that are no samples.
-        of = f"sample {keys[row][1]}" if len(labels.values) == len(keys) else f"one of the samples {shown(keys)}"
-        where = f"{self.stream} {of}, epoch {keys[0][0]}"
+        of = f"one of the samples {shown(keys)}"
+        if len(labels.values) == len(keys):
+            of, files = f"sample {keys[row][1]}", where_of(fetched.dataset, keys[row][1])
+        where = f"{self.stream} {of}, epoch {keys[0][0]}{', ' if files else ''}{files}"
         return Broken(
             explain(f"label {value} is outside the classes", allowed, where, "mend the label, or num_classes"), True
         )

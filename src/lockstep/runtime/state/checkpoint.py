@@ -2,7 +2,9 @@
 
 step-00000120/
   model.safetensors   weights under clean names
+  ema.safetensors     with ema.decay, the average of the weights in their place
   trainer.pt          optimizer, schedule, scaler, position (weights_only=True)
+  shards/             with fsdp, the optimizer's tensors, a safetensors file by each rank
   manifest.json       step, config, versions, N, SHA-256 of the files and of itself
 """
 
@@ -11,7 +13,7 @@ import pickle
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,12 @@ from torch import Tensor
 from lockstep.core.digest import file_digest, value_digest
 from lockstep.core.errors import UserError, explain
 from lockstep.core.files import flush, rename_durably
+from lockstep.runtime.state.fellows import Fellows
 from lockstep.runtime.state.weights import TIES, read_weights
 
 MODEL, TRAINER, MANIFEST = "model.safetensors", "trainer.pt", "manifest.json"
+EMA = "ema.safetensors"
+SHARDS = "shards"
 BEST = "best"
 _UNFINISHED, _REPLACED = ".writing-", ".replaced-"
 _NAME = re.compile(r"(?:\.replaced-)?step-(\d{8,})")
@@ -44,6 +49,8 @@ class Snapshot:
         ties: further names of tied weights.
         trainer: optimizer, schedule, scaler, position; plain values and tensors.
         about: config, versions, number of ranks; JSON.
+        shards: this rank's part of what is split among the ranks, by name.
+        ema: as `tensors`, the average of the weights in their place; empty where there is none.
     """
 
     step: int
@@ -51,6 +58,8 @@ class Snapshot:
     ties: Mapping[str, str]
     trainer: Mapping[str, Any]
     about: Mapping[str, Any]
+    shards: Mapping[str, Tensor] = field(default_factory=dict)
+    ema: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,26 +77,49 @@ def name_of(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def write(folder: Path, snapshot: Snapshot) -> Path:
+def write(folder: Path, snapshot: Snapshot, fellows: Fellows | None = None) -> Path:
     """Write a checkpoint whole or not at all; a killed writer leaves a folder that no reader takes.
+
+    Args:
+        folder: the folder of checkpoints.
+        snapshot: what is written.
+        fellows: the ranks that write it together, all of which call this; None where one rank holds everything.
 
     Raises:
         OSError: where the disk is full or not writable; nothing is left behind then.
     """
     target = folder / name_of(snapshot.step)
     beside, replaced = (folder / f"{prefix}{target.name}" for prefix in (_UNFINISHED, _REPLACED))
-    shutil.rmtree(beside, ignore_errors=True)
-    _put_back(folder)
-    beside.mkdir(parents=True)
+    leads = fellows is None or fellows.leads
+    problem = _prepare(folder, beside) if leads else None
+    if fellows is not None and (told := fellows.agree(str(problem or ""))):
+        problem = problem or OSError(told)
+    if problem is not None:
+        raise problem
     try:
-        _write_files(beside, snapshot)
-        if target.exists():
-            target.replace(replaced)
-        rename_durably(beside, target)
+        if fellows is not None:
+            fellows.save(beside / SHARDS, snapshot.shards)
+        if leads:
+            _write_files(beside, snapshot)
+            if target.exists():
+                target.replace(replaced)
+            rename_durably(beside, target)
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        if leads:
+            shutil.rmtree(beside, ignore_errors=True)
         raise
     return target
+
+
+def _prepare(folder: Path, beside: Path) -> OSError | None:
+    """An empty folder to write into, or what is in its way."""
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        _put_back(folder)
+        beside.mkdir(parents=True)
+    except OSError as error:
+        return error
+    return None
 
 
 def _put_back(folder: Path) -> None:
@@ -102,17 +134,24 @@ def _put_back(folder: Path) -> None:
 
 def _write_files(folder: Path, snapshot: Snapshot) -> None:
     try:
-        save_file(dict(snapshot.tensors), folder / MODEL, {TIES: json.dumps(dict(snapshot.ties)), "format": "pt"})
+        metadata = {TIES: json.dumps(dict(snapshot.ties)), "format": "pt"}
+        save_file(dict(snapshot.tensors), folder / MODEL, metadata)
+        if snapshot.ema:
+            save_file(dict(snapshot.ema), folder / EMA, metadata)
         with (folder / TRAINER).open("wb") as file:
             torch.save(dict(snapshot.trainer), file)
     except Exception as error:
         raise _os_error(error) from error
-    files = {name: file_digest(folder / name) for name in (MODEL, TRAINER)}
+    weights = [MODEL, EMA] if snapshot.ema else [MODEL]
+    names = [*weights, TRAINER, *sorted(str(path.relative_to(folder)) for path in (folder / SHARDS).glob("*"))]
+    files = {name: file_digest(folder / name) for name in names}
     # As it will be read: JSON turns tuples into lists and every key into text.
     manifest = json.loads(json.dumps({**snapshot.about, "step": snapshot.step, "files": files}))
     (folder / MANIFEST).write_text(_rendered(manifest), encoding="utf-8")
-    for name in (MODEL, TRAINER, MANIFEST):
+    for name in (*names, MANIFEST):
         flush(folder / name)
+    if (folder / SHARDS).is_dir():
+        flush(folder / SHARDS)
     flush(folder)
 
 

@@ -11,8 +11,12 @@ from torch import nn
 
 from lockstep.core.errors import RunError, UserError, explain
 from lockstep.runtime.config import CheckpointConfig
+from lockstep.runtime.data.stateful import StreamState
+from lockstep.runtime.ema import Ema
 from lockstep.runtime.optim import Schedule, stand_at
 from lockstep.runtime.state.checkpoint import (
+    EMA,
+    SHARDS,
     Checkpoint,
     DamagedError,
     Snapshot,
@@ -22,9 +26,11 @@ from lockstep.runtime.state.checkpoint import (
     prune,
     read,
 )
+from lockstep.runtime.state.fellows import Fellows
+from lockstep.runtime.state.optimizer import described, load_optimizer, match_layout, names_of, split_state
 from lockstep.runtime.state.position import Position
 from lockstep.runtime.state.tensors import host_copy, weights_of
-from lockstep.runtime.state.weights import load_weights
+from lockstep.runtime.state.weights import load_weights, read_weights
 from lockstep.runtime.state.writer import Writer, Written
 from lockstep.runtime.world import World
 
@@ -39,9 +45,12 @@ class State:
         optimizer: the optimizer over it.
         schedule: its schedule, None where the optimizer's learning rate holds.
         scaler: the loss scaler, None where there is none.
+        fellows: the ranks that save together where parameters are shards; None where every rank holds the model.
+        ema: the average of the weights, None where there is none.
 
     Attributes:
         notes: plain values that go into each snapshot besides, and come back with `restore`.
+        stream: the training stream's own state, None where it has none.
     """
 
     def __init__(
@@ -50,30 +59,42 @@ class State:
         optimizer: torch.optim.Optimizer,
         schedule: Schedule | None = None,
         scaler: torch.amp.GradScaler | None = None,
+        fellows: Fellows | None = None,
+        ema: Ema | None = None,
     ) -> None:
-        self.model, self.optimizer, self.schedule = model, optimizer, schedule
+        self.model, self.optimizer, self.schedule, self.fellows = model, optimizer, schedule, fellows
+        self.ema = ema
         self.scaler = scaler or torch.amp.GradScaler("cpu", enabled=False)
         self.notes: dict[str, Any] = {}
+        self.stream: StreamState | None = None
 
     def snapshot(self, position: Position, about: Mapping[str, Any], spent: Snapshot | None = None) -> Snapshot:
-        """Host copies of this moment; training may go on while they are written.
+        """Host copies of this moment; training may go on while they are written. With fellows, all call it together.
 
         Args:
             position: where the run stands.
             about: what the manifest holds besides.
             spent: an earlier snapshot, whose memory is overwritten.
         """
-        tensors, ties, rest = weights_of(self.model, spent.tensors if spent else None)
-        old = spent.trainer["optimizer"] if spent else None
+        keep = self.fellows is None or self.fellows.leads
+        tensors, ties, rest = weights_of(self.model, spent.tensors if spent else None, keep)
+        names = names_of(self.model, self.optimizer)
+        old, old_shards = (spent.trainer.get("optimizer"), spent.shards) if spent else (None, {})
+        state, shards = split_state(self.optimizer, names, self.fellows, old_shards)
         trainer = {
             "position": position.to_dict(),
-            "optimizer": host_copy(self.optimizer.state_dict(), old),
+            "optimizer": host_copy(state, old),
+            "names": names,
+            "sharded": described(shards),
             "schedule": host_copy(self.schedule.state_dict()) if self.schedule else {},
             "scaler": host_copy(self.scaler.state_dict()),
             "extra_state": rest,
             "notes": dict(self.notes),
+            "stream": self.stream.to_dict() if self.stream else None,
+            "ema": {"updates": self.ema.updates} if self.ema else {},
         }
-        return Snapshot(position.step, tensors, ties, trainer, about)
+        means = self.ema.tensors(spent.ema if spent else None, keep) if self.ema else {}
+        return Snapshot(position.step, tensors, ties, trainer, about, shards, means)
 
     def restore(self, checkpoint: Checkpoint) -> Position:
         """Put everything back; returns where the run stood.
@@ -84,7 +105,9 @@ class State:
         trainer = checkpoint.trainer
         load_weights(self.model, checkpoint.tensors, str(checkpoint.path), trainer["extra_state"])
         try:
-            load_optimizer(self.optimizer, trainer["optimizer"])
+            names = names_of(self.model, self.optimizer)
+            sharded = trainer.get("sharded")
+            load_optimizer(self.optimizer, trainer["optimizer"], sharded, names, checkpoint.path / SHARDS)
             if self.schedule:
                 stand_at(self.schedule, trainer["schedule"])
             match_layout(self.optimizer)
@@ -96,32 +119,19 @@ class State:
         if self.scaler.is_enabled() and trainer["scaler"]:
             self.scaler.load_state_dict(trainer["scaler"])
         self.notes = dict(trainer.get("notes", {}))
+        stream = trainer.get("stream")
+        self.stream = StreamState(**stream) if stream else None
+        if self.ema is not None:
+            self._restore_ema(self.ema, checkpoint)
         return Position(**trainer["position"])
 
-
-def load_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
-    """Load moments and counters; learning rate, weight decay and the like stay as this run's config says.
-
-    Args:
-        optimizer: of this run.
-        saved: the state dict of the same kind of optimizer.
-
-    Raises:
-        ValueError: where the saved state is of another kind.
-    """
-    own, theirs = optimizer.state_dict()["param_groups"], saved["param_groups"]
-    if [group.keys() for group in own] != [group.keys() for group in theirs]:
-        raise ValueError(f"it was saved with another optimizer than {type(optimizer).__name__}")
-    groups = [{**mine, "params": its["params"]} for mine, its in zip(own, theirs, strict=True)]
-    optimizer.load_state_dict({"state": saved["state"], "param_groups": groups})
-
-
-def match_layout(optimizer: torch.optim.Optimizer) -> None:
-    """Lay out each state tensor as its parameter is: a fused kernel reads both in the order of memory."""
-    for param, state in optimizer.state.items():
-        for name, value in state.items():
-            if isinstance(value, torch.Tensor) and value.shape == param.shape and value.stride() != param.stride():
-                state[name] = torch.empty_like(param, dtype=value.dtype).copy_(value)
+    def _restore_ema(self, ema: Ema, checkpoint: Checkpoint) -> None:
+        """The saved average; where there is none, it begins with the weights of the next step."""
+        if EMA in checkpoint.manifest["files"]:
+            path = checkpoint.path / EMA
+            ema.load(read_weights(path), int(checkpoint.trainer["ema"]["updates"]), str(path))
+        elif self.fellows is None or self.fellows.leads:
+            log.info("%s has no %s: the average begins with the weights of now", checkpoint.path, EMA)
 
 
 def find_checkpoint(folder: Path, world: World) -> Checkpoint:
@@ -155,21 +165,30 @@ def find_checkpoint(folder: Path, world: World) -> Checkpoint:
 
 
 class Saver:
-    """Writes a run's checkpoints; acts on rank 0 only.
+    """Writes a run's checkpoints; acts on rank 0 only, and with fellows on every rank.
 
     Args:
         folder: the folder of checkpoints.
         config: the section `checkpoint`.
         about: what every manifest holds.
         acts: whether this rank writes.
+        fellows: those of the state that is saved.
     """
 
-    def __init__(self, folder: Path, config: CheckpointConfig, about: Mapping[str, Any], acts: bool) -> None:
-        self.folder, self.config, self.about, self.acts = folder, config, about, acts
+    def __init__(
+        self,
+        folder: Path,
+        config: CheckpointConfig,
+        about: Mapping[str, Any],
+        acts: bool,
+        fellows: Fellows | None = None,
+    ) -> None:
+        self.folder, self.config, self.about = folder, config, about
+        self.acts = acts or fellows is not None
         self.saved: Position | None = None
         self.stall_s = 0.0
         self.failed: Written | None = None
-        self._writer = Writer(folder, config.asynchronous, self._after)
+        self._writer = Writer(folder, config.asynchronous, self._after, fellows)
 
     def save(self, state: State, position: Position) -> None:
         """Copy the state and have it written; returns once the copy is made."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 
 def clean_name(name: str) -> str:
@@ -44,37 +45,53 @@ def host_copy(value: Any, old: Any = None) -> Any:
     return value
 
 
+def whole(value: Tensor) -> Tensor:
+    """All of a tensor; where it is split among the ranks, all of them call it together."""
+    return value.full_tensor().detach() if isinstance(value, DTensor) else value.detach()
+
+
 def weights_of(
-    model: nn.Module, old: Mapping[str, Tensor] | None = None
+    model: nn.Module,
+    old: Mapping[str, Tensor] | None = None,
+    keep: bool = True,
+    instead: Mapping[int, Tensor] | None = None,
 ) -> tuple[dict[str, Tensor], dict[str, str], dict[str, Any]]:
     """A model's state as (tensors by clean name, ties, the rest).
 
     A tensor that has several names (tied weights) is copied once, under its first; `ties` maps the others to it.
-    The rest is extra state that is no tensor.
+    The rest is extra state that is no tensor. Where parameters are split among the ranks, all call it together.
 
     Args:
         model: the unwrapped model.
         old: an earlier copy whose memory may be overwritten.
+        keep: False for a rank that only helps the others to theirs: it gets no tensors.
+        instead: by the id of a parameter, what is copied in its place.
     """
     earlier = old or {}
     tensors: dict[str, Tensor] = {}
     ties: dict[str, str] = {}
     rest: dict[str, Any] = {}
-    first: dict[tuple[Any, ...], str] = {}
-    state = model.state_dict()
+    first: dict[Any, str] = {}
+    state = model.state_dict(keep_vars=True)
     names = clean_names(state)
     for raw, value in state.items():
         name = names[raw]
         if not isinstance(value, Tensor):
             rest[name] = host_copy(value)
             continue
-        identity = (value.data_ptr(), value.shape, value.stride(), value.dtype)
-        owner = first.setdefault(identity, name) if value.numel() else name
-        if owner == name:
-            tensors[name] = host_copy(value, earlier.get(name))
-        else:
+        owner = first.setdefault(_identity(value), name) if value.numel() else name
+        if owner != name:
             ties[name] = owner
+        elif keep or isinstance(value, DTensor):
+            complete = whole((instead or {}).get(id(value), value))
+            if keep:
+                tensors[name] = host_copy(complete, earlier.get(name))
     return tensors, ties, rest
+
+
+def _identity(value: Tensor) -> Any:
+    """Equal for two names of one tensor."""
+    return id(value) if isinstance(value, DTensor) else (value.data_ptr(), value.shape, value.stride(), value.dtype)
 
 
 def with_ties(tensors: Mapping[str, Tensor], ties: Mapping[str, str]) -> dict[str, Tensor]:
@@ -83,9 +100,12 @@ def with_ties(tensors: Mapping[str, Tensor], ties: Mapping[str, str]) -> dict[st
 
 
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 over the names and bytes of all tensors: equal digests, bit-identical weights."""
+    """SHA-256 over the names and bytes of all tensors: equal digests, bit-identical weights.
+
+    Where any is split among the ranks, all call it together.
+    """
     total = hashlib.sha256()
     for name in sorted(tensors):
         total.update(name.encode())
-        total.update(tensors[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        total.update(whole(tensors[name]).cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return total.hexdigest()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.runtime.state.checkpoint import Snapshot, listing, write
+from lockstep.runtime.state.fellows import Fellows
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,18 @@ class Writer:
     Args:
         folder: the folder of checkpoints.
         asynchronous: return from `submit` before the snapshot is on disk.
-        after: called after each finished save, on the same thread (pruning).
+        after: called after each finished save, on the same thread (pruning); by the leading rank only.
+        fellows: the ranks that write together; each of them hands over the same snapshots in the same order.
     """
 
-    def __init__(self, folder: Path, asynchronous: bool, after: Callable[[Snapshot], None]) -> None:
-        self.folder, self.asynchronous, self.after = folder, asynchronous, after
+    def __init__(
+        self,
+        folder: Path,
+        asynchronous: bool,
+        after: Callable[[Snapshot], None],
+        fellows: Fellows | None = None,
+    ) -> None:
+        self.folder, self.asynchronous, self.after, self.fellows = folder, asynchronous, after, fellows
         self._waiting: queue.Queue[Snapshot | None] = queue.Queue(maxsize=1)
         self._done: queue.Queue[Written] = queue.Queue()
         self._thread: threading.Thread | None = None
@@ -76,14 +84,15 @@ class Writer:
 
     def _save(self, snapshot: Snapshot) -> None:
         try:
-            path = write(self.folder, snapshot)
+            path = write(self.folder, snapshot, self.fellows)
         except Exception as error:
             left = listing(self.folder)
             kept = f"the last good one is {left[0].name}" if left else "there is none yet"
             self._done.put(Written(snapshot.step, None, f"{error}; {kept}"))
             return
         try:
-            self.after(snapshot)
+            if self.fellows is None or self.fellows.leads:
+                self.after(snapshot)
         except Exception as error:
             self._done.put(Written(snapshot.step, path, str(error)))
         else:
