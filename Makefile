@@ -21,7 +21,7 @@ demo: $(VENV)/.demo ## train a U-Net on handwritten-digit scenes, on 2 processes
 # First those that may run side by side, then the others; a failure of either is one of both.
 define pytest
 code=0; \
-$(BIN)/python -m pytest -m "not alone$(1)" -n $(WORKERS) --dist loadgroup || code=$$?; \
+$(BIN)/python -m pytest -m "not alone$(1)" -n $(WORKERS) || code=$$?; \
 $(BIN)/python -m pytest -m "alone$(1)" || code=$$?; \
 exit $$code
 endef

@@ -2,41 +2,28 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.police import clean_up, leaks, look
+from tests.spread import ALONE, scheduler
 
 TESTS = Path(__file__).parent
-# `make test-all` runs these by themselves, after all others: they hold seconds against a bound, or look at what the
-# whole machine has (processes, ports, shared memory), which other tests would change. A path, or the beginning of one.
-ALONE = (
-    "core/report/test_browser.py",
-    "launch/",
-    "proof/test_aftermath.py",
-    "runtime/data/test_shield.py",
-    "runtime/test_stopping.py",
-    "runtime/test_world.py",
-    "test_bench.py",
-    "test_doctor.py",
-    "test_police.py",
-    "test_ranks.py",
-    "test_run.py",
-    "test_submit.py",
-    "test_train_again.py",
-)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that run alone; of the others, keep a file together, whose fixtures start ranks for all of it."""
-    spread = config.pluginmanager.hasplugin("xdist")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that run alone."""
     for item in items:
-        place = item.path.relative_to(TESTS).as_posix()
-        if place.startswith(ALONE):
+        if item.path.relative_to(TESTS).as_posix().startswith(ALONE):
             item.add_marker("alone")
-        if spread and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(place))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
+    """Share the other tests out among the workers."""
+    return scheduler(config, log)
 
 
 @pytest.fixture(autouse=True)

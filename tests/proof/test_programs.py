@@ -24,14 +24,8 @@ def cases(programs: tuple[Program, ...], runs: int = 1) -> list[object]:
     ]
 
 
-def _group(title: str, run: int = 0) -> pytest.MarkDecorator:
-    """The runs of this file share nothing but a proof of the same program, so that workers may share them out."""
-    return pytest.mark.xdist_group(f"{title} {run}")
-
-
 def _marks(program: Program, run: int) -> list[pytest.MarkDecorator]:
-    group = _group(program.title, run)
-    return [group] if program.title in FAST and run == 0 else [group, pytest.mark.slow]
+    return [] if program.title in FAST and run == 0 else [pytest.mark.slow]
 
 
 @pytest.fixture(scope="session")
@@ -97,7 +91,7 @@ CAUSES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(name, marks=_group(f"wrong/{name}")) for name in CAUSES])
+@pytest.mark.parametrize("name", CAUSES)
 def test_step_module_and_cause_are_named(name: str, prove_all: Callable[[Program], Proven]) -> None:
     rung, step, what, module, code, confirmed = CAUSES[name]
     proven = prove_all(catalog.named_file(f"wrong/{name}.py"))

@@ -18,10 +18,7 @@ NODES = ("LS303",)
 """Seen only where ranks are on several nodes."""
 MIRRORLESS: dict[str, str] = {}
 FAST = ("LS101", "LS201", "LS301", "LS401")
-SLOW = {rule.CODE: () if rule.CODE in FAST else (pytest.mark.slow,) for rule in RULES}
-CASES = [
-    pytest.param(rule, id=rule.CODE, marks=[pytest.mark.xdist_group(rule.CODE), *SLOW[rule.CODE]]) for rule in RULES
-]
+CASES = [pytest.param(rule, id=rule.CODE, marks=() if rule.CODE in FAST else pytest.mark.slow) for rule in RULES]
 
 
 def test_every_rule_has_twins_and_every_twin_a_rule() -> None:

@@ -57,6 +57,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "shards, indivisible batch": ({"depth": 2}, ["batch.global_batch=15", FSDP]),
     "shards, late counts": ({"early": False, "terms": 2, "depth": 2}, ["batch.global_batch=16", FSDP]),
     "shards, accumulation 4": ({"early": False, "depth": 2}, ["batch.global_batch=16", "batch.accumulation=4", FSDP]),
+    "shards, sgd": ({"depth": 2}, ["batch.global_batch=16", "optim.name=sgd", "optim.lr=0.1", FSDP]),
     "shards, clipping": ({"depth": 2}, ["batch.global_batch=16", "optim.clip_norm=0.05", FSDP]),
     "shards, branches": ({"branches": True, "depth": 2}, ["batch.global_batch=6", FSDP]),
     "shards, stream": ({"stream": True}, ["batch.global_batch=16", "schedule.name=constant", FSDP]),

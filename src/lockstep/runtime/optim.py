@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.optim import lr_scheduler as schedules
 
 from lockstep.core.errors import UserError, explain
@@ -28,7 +29,9 @@ def build_optimizer(model: nn.Module, config: OptimConfig, lr: float) -> torch.o
         seen = f"{type(model).__name__} has no trainable parameter"
         raise UserError(explain(seen, "at least one with requires_grad=True", "recipe.model()"))
     common: dict[str, Any] = {"lr": lr, "weight_decay": config.weight_decay}
-    if config.fused and _all_floating(params):
+    # torch has no fused kernel of sgd for what is split among ranks.
+    split_sgd = config.name == "sgd" and any(isinstance(p, DTensor) for p in params)
+    if config.fused and _all_floating(params) and not split_sgd:
         common["fused"] = True
     if config.name == "sgd":
         return torch.optim.SGD(params, momentum=config.momentum, nesterov=config.nesterov, **common)

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lockstep.core.errors import UserError, explain
 from lockstep.runtime.counting import Counting
@@ -21,6 +20,7 @@ from lockstep.runtime.parallel.wrapped import Wrapped
 from lockstep.runtime.precision import Precision
 from lockstep.runtime.recipe import Recipe
 from lockstep.runtime.streams import preserved, seed_everything
+from lockstep.runtime.undo import BufferUndo
 from lockstep.runtime.world import World
 
 
@@ -52,7 +52,8 @@ def rehearse(
         world: the ranks.
     """
     model = replica.model
-    kept = [buffer.detach().clone() for buffer in model.buffers()]
+    buffers = BufferUndo(model)
+    buffers.keep()
     with preserved():
         seed_everything(world.rank)
         with precision.autocast():
@@ -64,16 +65,10 @@ def rehearse(
         loss = total_loss(terms, totals, world.num_ranks)
         check_graph(loss, totals)
         replica.backward(loss, last=True)
-    _settle(model, kept)
-    return Rehearsal(counting, replica.unused)
-
-
-def _settle(model: nn.Module, kept: list[Tensor]) -> None:
-    with torch.no_grad():
-        for buffer, value in zip(model.buffers(), kept, strict=True):
-            buffer.copy_(value)
+    buffers.undo()
     for param in model.parameters():
         param.grad = None
+    return Rehearsal(counting, replica.unused)
 
 
 def check_graph(loss: Tensor, totals: Mapping[str, float]) -> None:

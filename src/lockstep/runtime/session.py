@@ -204,12 +204,21 @@ def _model(recipe: Recipe, config: Config, world: World, precision: Precision, r
     compute_in_fp32(model, config.precision.fp32_modules, precision)
     shards = config.parallel.strategy == "fsdp"
     # A model that does not fit is moved shard by shard; a shard has no channels to be laid out.
-    model = model.to("cpu" if shards else world.device, precision.dtype)
+    model = _typed(model, precision.dtype).to("cpu" if shards else world.device)
     if config.memory.channels_last and not shards:
         _to_channels_last(model)
     if config.init_from is not None and not resumed:
         load_weights(model, read_weights(Path(config.init_from)), config.init_from)
     return model.train()
+
+
+def _typed(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
+    """Parameters and buffers of real numbers in a type, those of complex ones in its complex twin."""
+    if dtype is not None:
+        for tensor in (*model.parameters(), *model.buffers()):
+            if tensor.is_floating_point() or tensor.is_complex():
+                tensor.data = tensor.data.to(dtype.to_complex() if tensor.is_complex() else dtype)
+    return model
 
 
 @torch.no_grad()

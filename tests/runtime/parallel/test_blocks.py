@@ -1,7 +1,7 @@
 """Which modules are blocks."""
 
 import pytest
-from torch import nn
+from torch import Tensor, nn
 
 from lockstep.core.errors import UserError
 from lockstep.runtime.parallel.blocks import blocks_of
@@ -12,6 +12,9 @@ class Layer(nn.Module):
         super().__init__()
         self.inner = nn.ModuleList([nn.Linear(2, 2), nn.ReLU()])
         self.out = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.inner[0](x))
 
 
 class Model(nn.Module):
@@ -36,6 +39,14 @@ class Model(nn.Module):
 )
 def test_outermost_modules_with_parameters_in_order(choice: list[str], names: list[str]) -> None:
     assert list(blocks_of(Model(), choice)) == names
+
+
+def test_a_list_of_lists_gives_the_modules_that_are_called() -> None:
+    pairs = nn.ModuleList(nn.ModuleList([nn.Linear(2, 2), nn.ModuleDict({"ff": nn.Linear(2, 2)})]) for _ in range(2))
+    model = nn.ModuleDict({"layers": pairs})
+    assert list(blocks_of(model, "auto")) == ["layers.0.0", "layers.0.1.ff", "layers.1.0", "layers.1.1.ff"]
+    with pytest.raises(UserError, match=r"(?s)layers.0 is a ModuleList.*layers\.0\.\*"):
+        blocks_of(model, ["layers.?"])
 
 
 def test_a_module_that_stands_twice_is_one_block() -> None:

@@ -12,7 +12,8 @@ from lockstep.runtime.config import ParallelConfig
 from lockstep.runtime.loss import Term, total_loss
 from lockstep.runtime.parallel import replica as module
 from lockstep.runtime.parallel.batch_norm import synchronise
-from lockstep.runtime.parallel.replica import Replica, _broadcasts, _buffers_option
+from lockstep.runtime.parallel.buffers import broadcasts
+from lockstep.runtime.parallel.replica import Replica, _buffers_option
 from lockstep.runtime.recipe import Recipe
 from lockstep.runtime.world import World
 from tests.ranks import run_ranks
@@ -247,9 +248,9 @@ def test_torchs_own_search_has_the_gradients_of_one_process(ranks: list[dict[str
     ],
 )
 def test_running_statistics_are_the_only_buffers_that_can_wait(model: nn.Module, read: bool) -> None:
-    assert _broadcasts(model, "auto") is read
-    assert _broadcasts(model, "on")
-    assert not _broadcasts(model, "off")
+    assert broadcasts(model, "auto") is read
+    assert broadcasts(model, "on")
+    assert not broadcasts(model, "off")
 
 
 @pytest.mark.parametrize("name", ["broadcast_buffers", "forward_sync_buffers"])

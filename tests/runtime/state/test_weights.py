@@ -188,3 +188,10 @@ def test_a_file_without_named_tensors_is_explained(tmp_path: Path, content: Any)
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match=r"is not there|is an empty folder"):
         read_weights(tmp_path / name)
+
+
+@pytest.mark.parametrize("ties", ["[1]", "1", '{"a": [1]}', '{"a": null}', "{"])
+def test_metadata_of_a_stranger_is_refused_in_words(tmp_path: Path, ties: str) -> None:
+    save_file({"w": torch.ones(2)}, tmp_path / "odd.safetensors", {"ties": ties})
+    with pytest.raises(UserError, match=r"cannot be read"):
+        read_weights(tmp_path / "odd.safetensors")

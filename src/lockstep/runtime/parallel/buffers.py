@@ -1,10 +1,11 @@
-"""Rank 0's tensors on every rank, one broadcast for each type."""
+"""Rank 0's tensors on every rank, one broadcast for each type, and which buffers need it at each forward."""
 
 from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 
 def sync_buffers(model: nn.Module) -> None:
@@ -27,3 +28,11 @@ def broadcast_tensors(tensors: Sequence[Tensor]) -> None:
         dist.broadcast(flat, src=0)
         for tensor, part in zip(alike, flat.split([t.numel() for t in alike]), strict=True):
             tensor.copy_(part.view_as(tensor))
+
+
+def broadcasts(model: nn.Module, choice: str) -> bool:
+    """Whether buffers must be equal at each forward: all but running statistics may be read there."""
+    if choice != "auto":
+        return choice == "on"
+    owned = {id(b) for m in model.modules() if isinstance(m, _NormBase) for b in m.buffers(recurse=False)}
+    return any(id(buffer) not in owned for buffer in model.buffers())

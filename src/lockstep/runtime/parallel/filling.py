@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.distributed.tensor import DTensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 
 class Filling:
@@ -24,12 +24,13 @@ class Filling:
         units: modules that are sharded by themselves; their hooks for sharding are there already.
 
     Attributes:
-        absent: names of the parameters that this rank had no gradient for in the last step.
+        had: names of the parameters that this rank had a gradient for in the last step.
         active: whether this backward is the one whose gradients are reduced.
     """
 
     def __init__(self, model: nn.Module, units: Mapping[str, nn.Module]) -> None:
-        self.absent: set[str] = set()
+        self.had: set[str] = set()
+        self._zeros: dict[str, Tensor] = {}
         self.active = True
         self._all = _slots(model, "")
         for name, unit in units.items():
@@ -38,7 +39,8 @@ class Filling:
     def start(self, loss: Tensor, last: bool) -> None:
         """Call before each backward."""
         self.active = last
-        self.absent.clear()
+        self.had.clear()
+        self._zeros.clear()
         if last:
             # Queued before the wrapper's own callback, whose hooks on the outputs run later.
             loss.register_hook(self._at_start)
@@ -53,10 +55,13 @@ class Filling:
             return
         for name, module, own in slots:
             param = module._parameters[own]
-            if param is None or isinstance(param, DTensor) or not param.requires_grad or param.grad is not None:
+            if param is None or isinstance(param, DTensor) or not param.requires_grad:
                 continue
-            param.grad = torch.zeros_like(param)
-            self.absent.add(name)
+            # Of a unit that is called twice the gradient comes whole, at its first call, which is the last in backward.
+            if param.grad is None:
+                param.grad = self._zeros[name] = torch.zeros_like(param)
+            elif param.grad is not self._zeros.get(name) or param.grad._version:
+                self.had.add(name)
 
 
 _Slot = tuple[str, nn.Module, str]
@@ -81,16 +86,15 @@ class _Inputs:
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not torch.is_grad_enabled():
             return None
-        wanted = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.requires_grad]
-        if not wanted:
+        # The wrapper reduces a unit at its inputs, however deep they lie in lists and mappings.
+        values, structure = tree_flatten((args, kwargs))
+        places = [i for i, value in enumerate(values) if isinstance(value, Tensor) and value.requires_grad]
+        if not places:
             return None
-        seen: tuple[Tensor, ...] = _Before.apply(self.then, *wanted)  # type: ignore[no-untyped-call]
-        through = iter(seen)
-
-        def one(value: Any) -> Any:
-            return next(through) if isinstance(value, Tensor) and value.requires_grad else value
-
-        return tuple(map(one, args)), {key: one(value) for key, value in kwargs.items()}
+        seen: tuple[Tensor, ...] = _Before.apply(self.then, *(values[i] for i in places))  # type: ignore[no-untyped-call]
+        for i, value in zip(places, seen, strict=True):
+            values[i] = value
+        return tree_unflatten(values, structure)
 
 
 class _Before(torch.autograd.Function):
@@ -102,7 +106,6 @@ class _Before(torch.autograd.Function):
         return tuple(value.view_as(value) for value in inputs)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         ctx.then()
         return (None, *grads)

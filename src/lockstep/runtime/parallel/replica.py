@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.runtime.config import ParallelConfig
 from lockstep.runtime.loss import Terms
+from lockstep.runtime.parallel.buffers import broadcasts
 from lockstep.runtime.parallel.lane import SIZE
 from lockstep.runtime.parallel.task import Task
 from lockstep.runtime.parallel.unused import Completion
@@ -57,7 +57,7 @@ class Replica(Wrapped):
             bucket_cap_mb=_bucket_mb(config, completes),
             find_unused_parameters=config.find_unused == "on",
             static_graph=config.static_graph,
-            **_buffers_option(_broadcasts(model, config.broadcast_buffers)),
+            **_buffers_option(broadcasts(model, config.broadcast_buffers)),
         )
         self.ddp._set_ddp_runtime_logging_sample_rate(timed_every)
         refuse = config.find_unused == "off"
@@ -111,14 +111,6 @@ def _bucket_mb(config: ParallelConfig, completes: bool) -> float:
     before: with one bucket, which waits for the lane, every rank starts it last.
     """
     return ONE_BUCKET_MB if completes and config.sync_batchnorm else config.bucket_mb
-
-
-def _broadcasts(model: nn.Module, choice: str) -> bool:
-    """Whether buffers must be equal at each forward: all but running statistics may be read there."""
-    if choice != "auto":
-        return choice == "on"
-    owned = {id(b) for m in model.modules() if isinstance(m, _NormBase) for b in m.buffers(recurse=False)}
-    return any(id(buffer) not in owned for buffer in model.buffers())
 
 
 def _buffers_option(broadcast: bool) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, OffloadPolicy, 
 from lockstep.core.errors import RunError, UserError, explain
 from lockstep.runtime.config import ParallelConfig
 from lockstep.runtime.loss import Terms
-from lockstep.runtime.parallel.buffers import broadcast_tensors
+from lockstep.runtime.parallel.buffers import broadcast_tensors, broadcasts
 from lockstep.runtime.parallel.filling import Filling
 from lockstep.runtime.parallel.local import local
 from lockstep.runtime.parallel.task import Task
@@ -57,24 +58,30 @@ class Shards(Wrapped):
             buffer_owner._buffers.update(_on_device(buffer_owner._buffers, world.device))
         self._named = {name: param for name, param in model.named_parameters() if param.requires_grad}
         self._filling = Filling(model, units)
-        self._called: list[str] = []
-        for name, unit in units.items():
-            unit.register_forward_pre_hook(_Caller(self._called, name))
+        self._refuses = config.find_unused == "off"
+        self._broadcasts = broadcasts(model, config.broadcast_buffers)
+        self._reduces = self._stepped = True
         self._compared = False
+        for name, unit in units.items():
+            # Before the wrapper's own hook, which gathers: a rank that calls another block would wait there for ever.
+            unit.register_forward_pre_hook(partial(self._meet, name), prepend=True)
         self.sync_buffers()
 
     def forward(self, batch: Any) -> Terms:
         """The terms of this rank's micro-batch; all ranks call it together."""
-        self._called.clear()
-        terms: Terms = self._module(batch)
-        if not self._compared:
-            self._compared = True
-            self._same_blocks()
+        if self._broadcasts and self._stepped:
+            self.sync_buffers()
+        self._stepped = self._reduces
+        with _worded():
+            terms: Terms = self._module(batch)
+        self._meet("the end")
+        self._compared = True
         return terms
 
     def evaluate(self, batch: Any, metrics: Mapping[str, Any]) -> Terms:
         """The terms of an evaluation batch; all ranks call it together."""
-        return self._module(batch, metrics)  # type: ignore[no-any-return]
+        with _worded():
+            return self._module(batch, metrics)  # type: ignore[no-any-return]
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -88,8 +95,9 @@ class Shards(Wrapped):
 
     def reshard(self) -> None:
         """Free what a forward without a backward has left gathered."""
-        if self.task is not None:
-            self.task.reshard()
+        for module in self._module.modules() if self.task is not None else ():
+            if isinstance(module, FSDPModule):
+                module.reshard()
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:
@@ -106,7 +114,8 @@ class Shards(Wrapped):
             must = "with parallel.strategy=fsdp the loss of every rank depends on the model, if only by a factor of 0"
             raise RunError(explain(f"rank {self.world.rank}: the loss is a constant", must, "recipe.loss()"))
         self._filling.start(loss, last)
-        loss.backward()
+        with _worded():
+            loss.backward()
         return 0
 
     def norm(self, params: Sequence[nn.Parameter]) -> Tensor:
@@ -116,7 +125,7 @@ class Shards(Wrapped):
         """
         named = list(self._named.items())
         squares = [local(p.grad).double().square().sum() for _, p in named if p.grad is not None]
-        had = [float(p.grad is not None and name not in self._filling.absent) for name, p in named]
+        had = [float(name in self._filling.had) for name, _ in named]
         device = self.world.device
         total = torch.stack(squares).sum().to(device) if squares else torch.zeros((), device=device).double()
         sums = torch.cat([total.reshape(1), torch.tensor(had, dtype=torch.float64, device=device)])
@@ -125,6 +134,10 @@ class Shards(Wrapped):
         self.unused = frozenset(
             name for (name, _), ranks in zip(named, ranks_with, strict=True) if ranks < self.world.num_ranks
         )
+        if self._refuses and self.unused:
+            seen = f"no gradient on some rank for {', '.join(sorted(self.unused)[:8])}"
+            must = "with parallel.find_unused=off every parameter gets a gradient in every step on every rank"
+            raise RunError(explain(seen, must, next_step="use them in every forward, or set parallel.find_unused=auto"))
         for (_, param), ranks in zip(named, ranks_with, strict=True):
             if ranks == 0:
                 param.grad = None
@@ -140,27 +153,19 @@ class Shards(Wrapped):
         return self.task
 
     def _sync(self, on: bool) -> None:
+        self._reduces = on
         self._module.set_requires_gradient_sync(on)
 
-    def _same_blocks(self) -> None:
-        """A block that is called on one rank only is gathered there for ever."""
-        ranks = self.world.gather(list(self._called))
-        if all(called == ranks[0] for called in ranks):
+    def _meet(self, called: str, *_: object) -> None:
+        """In the first forward, the ranks compare what each of them calls next."""
+        if self._compared:
             return
-        each = "; ".join(f"rank {r}: {', '.join(called) or 'none'}" for r, called in enumerate(ranks))
-        must = "with parallel.strategy=fsdp every rank calls the same blocks in the same order"
-        next_step = "leave out of parallel.blocks what only some samples use; it is then gathered with the model"
-        raise UserError(explain(f"the first forward called the blocks ({each})", must, "recipe.model()", next_step))
-
-
-class _Caller:
-    """Forward pre-hook that notes which block was called."""
-
-    def __init__(self, called: list[str], name: str) -> None:
-        self.called, self.name = called, name
-
-    def __call__(self, *_: object) -> None:
-        self.called.append(self.name)
+        ranks = self.world.gather(called)
+        if any(other != ranks[0] for other in ranks):
+            each = "; ".join(f"rank {rank}: {name}" for rank, name in enumerate(ranks))
+            must = "with parallel.strategy=fsdp every rank calls the same blocks in the same order"
+            next_step = "leave out of parallel.blocks what only some samples use; it is then gathered with the model"
+            raise UserError(explain(f"the ranks call different blocks ({each})", must, "recipe.model()", next_step))
 
 
 def _shareable(model: nn.Module, units: Mapping[str, nn.Module]) -> None:
@@ -169,17 +174,42 @@ def _shareable(model: nn.Module, units: Mapping[str, nn.Module]) -> None:
         if param.dim() == 0:
             seen, must = f"{name} is a single number", "with parallel.strategy=fsdp a parameter has a dimension"
             raise UserError(explain(seen, must, "recipe.model()", "give it the shape (1,)"))
+    names = {id(unit): name for name, unit in units.items()}
     owner: dict[int, str] = {}
-    inside = {id(module): name for name, unit in units.items() for module in unit.modules()}
-    for module_name, module in model.named_modules():
-        unit = inside.get(id(module), "")
-        for name, param in module.named_parameters(recurse=False):
-            first = owner.setdefault(id(param), unit)
-            if first != unit:
-                where = f"{module_name}.{name}"
-                seen = f"{where} is shared between {' and '.join(n or 'the rest of the model' for n in (first, unit))}"
-                must = "with parallel.strategy=fsdp a shared parameter lies within one block, or outside of all"
-                raise UserError(explain(seen, must, "recipe.model()", "name other blocks: parallel.blocks=[...]"))
+    for path, param, unit in _owned(model, names):
+        first = owner.setdefault(id(param), unit)
+        if first != unit:
+            both = " and ".join(name or "the rest of the model" for name in (first, unit))
+            must = "with parallel.strategy=fsdp a shared parameter lies within one block, or outside of all"
+            next_step = "name other blocks: parallel.blocks=[...]"
+            raise UserError(explain(f"{path} is shared between {both}", must, "recipe.model()", next_step))
+
+
+def _owned(
+    module: nn.Module, names: Mapping[int, str], path: str = "", unit: str = ""
+) -> Iterator[tuple[str, nn.Parameter, str]]:
+    """Every place of every parameter, also of a shared module: its path, itself, the block that it lies in."""
+    unit = names.get(id(module), unit)
+    for name, param in module._parameters.items():
+        if param is not None:
+            yield f"{path}{name}", param, unit
+    for name, child in module.named_children():
+        yield from _owned(child, names, f"{path}{name}.", unit)
+
+
+@contextmanager
+def _worded() -> Iterator[None]:
+    """A parameter that is used where it is not gathered, in words."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "mixed torch.Tensor and DTensor" not in str(error):
+            raise
+        seen = "a parameter was used where this rank holds its shard only: outside of its block's forward"
+        seen += ", or after a backward within loss()"
+        must = "with parallel.strategy=fsdp a block is called as a whole, and nothing else reads its parameters"
+        next_step = "leave it out of parallel.blocks; `[]` gathers the whole model at once"
+        raise UserError(explain(seen, must, "recipe.loss() or the model's forward", next_step)) from error
 
 
 def _on_device(buffers: Mapping[str, Tensor | None], device: torch.device) -> dict[str, Tensor | None]:

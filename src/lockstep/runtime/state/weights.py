@@ -32,10 +32,18 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt") as file:
-            ties = json.loads((file.metadata() or {}).get(TIES, "{}"))
+            ties = _ties((file.metadata() or {}).get(TIES, "{}"))
             return with_ties({name: file.get_tensor(name) for name in file.keys()}, ties)  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(explain(f"{path} cannot be read: {error}", "a whole .safetensors file", "init_from")) from None
+
+
+def _ties(text: str) -> dict[str, str]:
+    """Further names of tied weights, as `checkpoint.write` notes them."""
+    ties = json.loads(text)
+    if not isinstance(ties, dict) or not all(isinstance(owner, str) for owner in ties.values()):
+        raise ValueError(f"its metadata has `{TIES}` that are no mapping of names")
+    return ties
 
 
 def load_weights(
