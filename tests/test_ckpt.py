@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -183,3 +185,16 @@ def test_a_damaged_file_fails_and_is_no_mistake_of_the_user(tmp_path: Path) -> N
         with pytest.raises(LockstepError, match="cut off") as caught:
             call()
         assert caught.value.exit_code == Exit.FAILED
+
+
+def test_never_a_device_nor_a_part_of_a_checkpoint(tmp_path: Path) -> None:
+    (checkpoint,) = written(tmp_path / "run", 3)
+    os.mkfifo(tmp_path / "pipe")
+    before = (checkpoint / MODEL).read_bytes()
+    for target, told in ((tmp_path / "pipe", "a device or a pipe"), (checkpoint / MODEL, "a part of the checkpoint")):
+        with pytest.raises(UserError, match=told):
+            convert(checkpoint, target, form="safetensors", force=True)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert (checkpoint / MODEL).read_bytes() == before
+    with pytest.raises(UserError, match="a part of the checkpoint"):
+        convert(checkpoint, checkpoint / "more.pt")

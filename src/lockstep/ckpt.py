@@ -103,17 +103,15 @@ def convert(
     Raises:
         UserError: where the options do not fit the checkpoint. RunError: where it is damaged or cannot be written.
     """
+    from lockstep.core.words import amount
     from lockstep.runtime.foreign.names import renamed
     from lockstep.runtime.foreign.take import weights_in
     from lockstep.runtime.foreign.writing import write_weights
-    from lockstep.runtime.scanning.words import amount
 
     chosen = _form_of(target, form)
     if dtype is not None and dtype not in DTYPES:
         raise UserError(explain(f"--dtype {dtype}", f"one of {', '.join(DTYPES)}"))
-    if target.is_dir() or (target.exists() and not force):
-        todo = "name another, or --force" if not target.is_dir() else "name a file in it"
-        raise UserError(explain(f"{target} is there already", "a new file", next_step=todo))
+    _check_target(source, target, force)
     contents = _opened(source)
     entries = _read(source, lambda: weights_in(contents, key))
     names = renamed(entries, strip, add, only)
@@ -127,6 +125,21 @@ def convert(
     left = f", {len(entries) - len(kept)} left out" if len(kept) < len(entries) else ""
     print(f"{target}: {len(kept)} tensors, {size}{renames}{left}; from {contents.kind} {contents.path}")
     return Exit.DONE
+
+
+def _check_target(source: Path, target: Path, force: bool) -> None:
+    """A new file, or one that may be written over: never a device, nor a part of a checkpoint."""
+    if target.is_dir():
+        raise UserError(explain(f"{target} is there already, as a folder", "a new file", next_step="name a file in it"))
+    if target.exists() and not target.is_file():
+        raise UserError(explain(f"{target} is a device or a pipe", "a new file", next_step="name another"))
+    if target.exists() and not force:
+        raise UserError(explain(f"{target} is there already", "a new file", next_step="name another, or --force"))
+    home = target.resolve().parent
+    ours = (home / "manifest.json").is_file() and (home / "trainer.pt").is_file()
+    if ours or (source.is_dir() and home.is_relative_to(source.resolve()) and target.exists()):
+        must = "the files of a checkpoint stay as they were written"
+        raise UserError(explain(f"{target} would be a part of the checkpoint", must, next_step="name a file elsewhere"))
 
 
 def diff(left: Path, right: Path, tolerance: float, key: str | None, limit: int, as_json: bool) -> Exit:

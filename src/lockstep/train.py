@@ -204,9 +204,8 @@ def _train(
             log.info("run: %s", run_dir)
             for note in [*story, *(f"changed since the save: {note}" for note in notes)]:
                 log.info(note)
-        own = recipe.trackers() if world.is_main else ()
         summary = fit(
-            recipe, config, world, run_dir, resume, launch, max_steps, None, stop_asked, trackers=own, origin=origin
+            recipe, config, world, run_dir, resume, launch, max_steps, None, stop_asked, origin=origin
         )
         if world.is_main:
             _farewell(run_dir, summary)

@@ -37,7 +37,12 @@ _BY_WORDS = (
         "less memory per step: a smaller `batch.micro_batch` keeps the global batch and the numbers",
     ),
     (
-        ("sigsegv", "sigabrt", "sigfpe", "sigill"),
+        ("sigabrt",),
+        "its last words stand in its log: either the ranks' collectives differ in size or kind, or a compiled extension"
+        " crashed (try `data.workers=0`, then `--nproc 1`)",
+    ),
+    (
+        ("sigsegv", "sigfpe", "sigill"),
         "a compiled extension crashed: try `data.workers=0`, then `--nproc 1`; the stack is in the logs",
     ),
     (("dataloader worker",), "set `data.workers=0` to see the worker's own error"),

@@ -65,7 +65,7 @@ def fit(
     max_steps: int | None = None,
     on_step: Callable[[int], None] | None = None,
     stop_asked: Callable[[], bool] | None = None,
-    trackers: Sequence[Tracker] = (),
+    trackers: Sequence[Tracker] | None = None,
     origin: Path | None = None,
 ) -> Summary:
     """Train to the end of the config's stop rules. All ranks call it together.
@@ -81,9 +81,11 @@ def fit(
         on_step: called after each optimizer step with the steps done.
         stop_asked: whether this rank was asked to stop, as `stop_signals` tells. All ranks then stop after the same
             step, or in the middle of an evaluation, which is done again; they save, and the ending is `preempted`.
-        trackers: of your own, beside those of the config; rank 0 uses them.
+        trackers: of your own, beside those of the config; rank 0 uses them. None for those of the recipe.
         origin: folder of another run, whose newest whole checkpoint a new run begins at.
     """
+    if trackers is None:
+        trackers = recipe.trackers() if world.is_main else ()
     check_trackers(config, trackers)
     checkpoints = run_dir / "checkpoints"
     if world.is_main:

@@ -67,3 +67,11 @@ def test_damage_never_gets_further_than_a_message(tmp_path: Path) -> None:
         except DamagedFileError:
             told += 1
     assert told > 150
+
+
+def test_noted_ties_are_held_against_the_bytes(tmp_path: Path) -> None:
+    apart = {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([3.0, 4.0]), "c": torch.tensor([3.0, 4.0])}
+    save_file(apart, tmp_path / "w.safetensors", {"ties": json.dumps({"a": "b", "c": "b", "d": "b"})})
+    found = read_safetensors(Window.of(tmp_path / "w.safetensors")).tensors
+    assert found["a"] is not found["b"]
+    assert found["c"] is found["d"] is found["b"]

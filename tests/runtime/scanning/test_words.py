@@ -2,7 +2,8 @@
 
 from lockstep.runtime.scanning.finding import Finding
 from lockstep.runtime.scanning.result import Result, Split
-from lockstep.runtime.scanning.words import amount, columns, name, report
+from lockstep.core.words import amount, columns
+from lockstep.runtime.scanning.words import name, report
 
 LEAVES = (("image", "float32 tensor", "3 x 4"),)
 TRAIN = Split("train", 40, 40, 3, 4_000_000, (90_000, 100_000, 120_000), LEAVES, 2, (60, 0, 40), 25)

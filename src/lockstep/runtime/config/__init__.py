@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from lockstep.runtime.config.changes import changes
+from lockstep.runtime.config.machine import MemoryConfig, ParallelConfig, PrecisionConfig, RunConfig
 from lockstep.runtime.config.sections import (
     BatchConfig,
     BestConfig,
@@ -11,11 +12,7 @@ from lockstep.runtime.config.sections import (
     EmaConfig,
     EvaluateConfig,
     LogConfig,
-    MemoryConfig,
     OptimConfig,
-    ParallelConfig,
-    PrecisionConfig,
-    RunConfig,
     ScheduleConfig,
     StopConfig,
 )

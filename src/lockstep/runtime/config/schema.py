@@ -4,6 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from lockstep.runtime.config.machine import MemoryConfig, ParallelConfig, PrecisionConfig, RunConfig
+from lockstep.runtime.config.section import Section, Text
 from lockstep.runtime.config.sections import (
     BatchConfig,
     BestConfig,
@@ -12,15 +14,9 @@ from lockstep.runtime.config.sections import (
     EmaConfig,
     EvaluateConfig,
     LogConfig,
-    MemoryConfig,
     OptimConfig,
-    ParallelConfig,
-    PrecisionConfig,
-    RunConfig,
     ScheduleConfig,
-    Section,
     StopConfig,
-    Text,
 )
 
 DEFAULT_RECIPE = "digit_scenes"

@@ -46,9 +46,17 @@ def read_safetensors(window: Window) -> Safetensors:
     tensors = {name: _tensor(name, *entry, data) for name, entry in entries.items()}
     _no_gaps([(start, end, name) for name, (_, _, start, end) in entries.items()], data.nbytes)
     for name, owner in _ties(metadata).items():
-        if owner in tensors and tensors.get(name, tensors[owner]).shape == tensors[owner].shape:
-            tensors[name] = tensors[owner]  # where it is stored besides, the bytes are the same
+        if owner in tensors and (name not in tensors or _equal(tensors[name], tensors[owner])):
+            tensors[name] = tensors[owner]
     return Safetensors(tensors, metadata)
+
+
+def _equal(one: TensorRef, other: TensorRef) -> bool:
+    """Whether two tensors that a file stores are one: it may have been trained on apart, under the same metadata."""
+    windows = one.storage.window, other.storage.window
+    if (one.shape, one.dtype) != (other.shape, other.dtype) or None in windows:
+        return False
+    return windows[0].read() == windows[1].read()  # type: ignore[union-attr]
 
 
 def _entry(entry: dict[str, Any]) -> tuple[str, tuple[int, ...], int, int]:

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from math import isfinite
 from typing import Any
 
+from lockstep.core.words import amount, columns
 from lockstep.runtime.foreign.compare import Compared
 from lockstep.runtime.foreign.contents import Contents, Entry
 from lockstep.runtime.foreign.names import plain, prefixes_of
@@ -13,7 +14,6 @@ from lockstep.runtime.foreign.origins import told
 from lockstep.runtime.foreign.tree import is_training_state
 from lockstep.runtime.foreign.values import Odd, odd_values
 from lockstep.runtime.foreign.writing import owners
-from lockstep.runtime.scanning.words import amount, columns
 
 OddValues = Mapping[tuple[str, str], Odd]
 

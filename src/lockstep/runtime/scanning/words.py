@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from lockstep.core.words import amount, columns
 from lockstep.runtime.scanning.finding import KINDS, Finding
 from lockstep.runtime.scanning.result import Result, Split
 
@@ -94,18 +95,3 @@ def _last(result: Result) -> str:
     processes = f"{result.workers} process{'' if result.workers == 1 else 'es'}"
     told = f"{found}{more}: {read} samples in {result.seconds:.1f} s ({speed}, {processes})"
     return f"{told}\nNOT COMPLETE: {result.stopped}" if result.stopped else told
-
-
-def amount(num_bytes: float) -> str:
-    """`1.5 MiB`."""
-    value, units = float(num_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= 1000 and len(units) > 1:
-        value, units = value / 1024, units[1:]
-    return f"{value:.3g} {units[0]}"
-
-
-def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows of text as a table without lines."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

@@ -95,8 +95,8 @@ def _identity(value: Tensor) -> Any:
 
 
 def with_ties(tensors: Mapping[str, Tensor], ties: Mapping[str, str]) -> dict[str, Tensor]:
-    """The tensors under all their names."""
-    return {**tensors, **{name: tensors[owner] for name, owner in ties.items() if owner in tensors}}
+    """The tensors under all their names; what is stored under a name of its own stays."""
+    return {**{name: tensors[owner] for name, owner in ties.items() if owner in tensors}, **tensors}
 
 
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
