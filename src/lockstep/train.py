@@ -204,9 +204,7 @@ def _train(
             log.info("run: %s", run_dir)
             for note in [*story, *(f"changed since the save: {note}" for note in notes)]:
                 log.info(note)
-        summary = fit(
-            recipe, config, world, run_dir, resume, launch, max_steps, None, stop_asked, origin=origin
-        )
+        summary = fit(recipe, config, world, run_dir, resume, launch, max_steps, None, stop_asked, origin=origin)
         if world.is_main:
             _farewell(run_dir, summary)
         if world.is_main and anomaly:

@@ -351,10 +351,12 @@ def _begins_at(unbroken: Take, resumed: Take, step: int) -> bool:
 
 def _resume(stage: _Stage) -> Rung:
     name, ranks = "resume", stage.settings.num_ranks
-    half = max(stage.settings.steps // 2, 1)
     unbroken = stage.plain()
     if unbroken.problem and unbroken.cut != "time":
         return _did_not_run(name, unbroken)
+    half = min(stage.settings.steps, len(views(unbroken.trace.ranks[0]))) // 2
+    if not half:
+        return Rung(name, Status.ABSTAIN, "the run has a single step: there is nothing to go on with")
     stopped = stage.recipes.take("stopped", ranks, half, keep=False)
     if stopped.problem:
         return _did_not_run(name, stopped)

@@ -119,7 +119,7 @@ def build_session(
         stop_asked: whether this rank was asked to stop.
     """
     plan = BatchPlan.of(config.batch, config.optim, world.num_ranks)
-    precision = Precision.of(config.precision.name, world.device)
+    precision = _precision(config, world)
     train_data, val_data = recipe.train_data(), recipe.val_data()
     reading = Reading(config.data.workers, config.data.prefetch, config.seed)
     sizing = Sizing.of(recipe, train_data, config.batch, config.data)
@@ -156,6 +156,17 @@ def build_session(
         unused=set(rehearsed.unused),
         max_steps=min((n for n in (max_steps, config.stop.max_steps) if n is not None), default=None),
     )
+
+
+def _precision(config: Config, world: World) -> Precision:
+    precision = Precision.of(config.precision.name, world.device)
+    offloads = config.parallel.strategy == "fsdp" and config.parallel.cpu_offload and world.device.type != "cpu"
+    if offloads and precision.scaler.is_enabled():
+        # The scaler sends its factor to the host without waiting for it to arrive.
+        seen = "precision fp16 with parallel.cpu_offload=true"
+        must = "fp16 has a loss scale, which torch does not take off gradients in host memory in time"
+        raise UserError(explain(seen, must, next_step="precision=bf16 or fp32, or parallel.cpu_offload=false"))
+    return precision
 
 
 def _schedule_steps(config: Config, train: TrainLoader) -> int:

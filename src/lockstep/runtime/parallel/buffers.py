@@ -1,11 +1,13 @@
 """Rank 0's tensors on every rank, one broadcast for each type, and which buffers need it at each forward."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
+
+MOST_BYTES = 64 * 2**20
 
 
 def sync_buffers(model: nn.Module) -> None:
@@ -19,15 +21,28 @@ def sync_buffers(model: nn.Module) -> None:
 
 @torch.no_grad()
 def broadcast_tensors(tensors: Sequence[Tensor]) -> None:
-    """Rank 0's values in the tensors of every rank, one broadcast for each type."""
-    by_type: dict[torch.dtype, list[Tensor]] = {}
-    for tensor in tensors:
-        by_type.setdefault(tensor.dtype, []).append(tensor)
-    for alike in by_type.values():
+    """Rank 0's values in the tensors of every rank, several of a type in one broadcast."""
+    for alike in _together(tensors):
         flat = torch.cat([tensor.reshape(-1) for tensor in alike])
         dist.broadcast(flat, src=0)
         for tensor, part in zip(alike, flat.split([t.numel() for t in alike]), strict=True):
             tensor.copy_(part.view_as(tensor))
+
+
+def _together(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Groups of one type, none beyond `MOST_BYTES` but for a single tensor: they are copied once to be sent."""
+    by_type: dict[torch.dtype, list[Tensor]] = {}
+    for tensor in tensors:
+        group = by_type.setdefault(tensor.dtype, [])
+        if group and sum(map(_nbytes, group)) + _nbytes(tensor) > MOST_BYTES:
+            yield group
+            group = by_type[tensor.dtype] = []
+        group.append(tensor)
+    yield from by_type.values()
+
+
+def _nbytes(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
 
 
 def broadcasts(model: nn.Module, choice: str) -> bool:

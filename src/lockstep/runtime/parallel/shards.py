@@ -54,8 +54,6 @@ class Shards(Wrapped):
         for unit in units.values():
             fully_shard(unit, mesh=mesh, reshard_after_forward=config.reshard_after_forward, offload_policy=policy)
         self.task: FSDPModule | None = fully_shard(task, mesh=mesh, offload_policy=policy)
-        for buffer_owner in model.modules():
-            buffer_owner._buffers.update(_on_device(buffer_owner._buffers, world.device))
         self._named = {name: param for name, param in model.named_parameters() if param.requires_grad}
         self._filling = Filling(model, units)
         self._refuses = config.find_unused == "off"
@@ -210,7 +208,3 @@ def _worded() -> Iterator[None]:
         must = "with parallel.strategy=fsdp a block is called as a whole, and nothing else reads its parameters"
         next_step = "leave it out of parallel.blocks; `[]` gathers the whole model at once"
         raise UserError(explain(seen, must, "recipe.loss() or the model's forward", next_step)) from error
-
-
-def _on_device(buffers: Mapping[str, Tensor | None], device: torch.device) -> dict[str, Tensor | None]:
-    return {name: value if value is None else value.to(device) for name, value in buffers.items()}

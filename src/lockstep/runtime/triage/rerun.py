@@ -19,6 +19,7 @@ from lockstep.runtime.streams import preserved, seed_rank_step
 from lockstep.runtime.triage.finding import Outcome
 from lockstep.runtime.triage.values import fault, tensors_in
 from lockstep.runtime.triage.watch import Watch
+from lockstep.runtime.undo import BufferUndo
 
 
 @dataclass(frozen=True)
@@ -131,15 +132,14 @@ def _floats(scene: Scene) -> Iterator[tuple[str, Tensor]]:
 def _kept(model: nn.Module) -> Iterator[None]:
     """Gradients, buffers and random state come back as they were, bit by bit."""
     grads = [(p, p.grad) for p in model.parameters()]
-    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    buffers = BufferUndo(model)
+    buffers.keep()
     for param, _ in grads:
         param.grad = None
     try:
         with preserved():
             yield
     finally:
-        with torch.no_grad():
-            for buffer, value in buffers:
-                buffer.copy_(value)
+        buffers.undo()
         for param, grad in grads:
             param.grad = grad
