@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lockstep.runtime.config import load_config
 from tests.test_architecture import REPO
 
 Bench = dict[str, ModuleType]
@@ -57,3 +58,12 @@ def test_budgets_say_met_missed_or_not_measured(
     shown = capsys.readouterr().out
     assert "failed" in shown
     assert "lockstep / lockstep-no-comm = 1.026, at most 1.050" in shown
+
+
+def test_the_ways_of_sharing_memory_are_configs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPO / "bench"))
+    memory = importlib.import_module("memory")
+    found = {name: load_config(None, [*memory.COMMON, *more]) for name, more in memory.WAYS.items()}
+    assert len({repr((config.parallel, config.memory)) for config in found.values()}) == len(found)
+    assert memory.status_kib("VmRSS") > 1000
+    del sys.modules["memory"]

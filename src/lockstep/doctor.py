@@ -5,9 +5,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from lockstep.core.errors import LockstepError, UserError, explain
+from lockstep.core.files import check_writable, put_asked
 from lockstep.core.outcome import Exit
 from lockstep.core.wish import Wish
 
@@ -50,7 +51,7 @@ def doctor(asked: "Asked", json_to: str | None = None) -> Exit:
 
     quiet = json_to == _STDOUT
     if json_to is not None and not quiet:
-        _write(json_to, "", "a")  # before seconds of work
+        check_writable(Path(json_to), "--json")  # before seconds of work
     own = node.look(asked)
     if not quiet:
         print("\n".join(words.lines(own)), flush=True)
@@ -61,7 +62,7 @@ def doctor(asked: "Asked", json_to: str | None = None) -> Exit:
         _say_rest(asked, own, together, measured)
     if json_to is not None:
         text = json.dumps(words.values(own, together, measured, asked.nodes.node), indent=1, allow_nan=False)
-        sys.stdout.write(text + "\n") if quiet else _write(json_to, text + "\n")
+        sys.stdout.write(text + "\n") if quiet else put_asked(Path(json_to), text + "\n", "--json")
     failed = any(check.status == "fail" for check in [*_all_nodes(own, measured), *together])
     return Exit.FAILED if failed else Exit.DONE
 
@@ -142,12 +143,3 @@ def _say_rest(asked: "Asked", own: Sequence["Check"], together: Sequence["Check"
 
 def _all_nodes(own: Sequence["Check"], measured: "Measured | None") -> list["Check"]:
     return [check for report in measured.nodes for check in report.checks] if measured else list(own)
-
-
-def _write(name: str, text: str, mode: Literal["a", "w"] = "w") -> None:
-    try:
-        with Path(name).open(mode, encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        seen = f"{name} cannot be written: {error.strerror}"
-        raise UserError(explain(seen, "a file with write access", "--json")) from None

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from lockstep.core.errors import LockstepError, UserError, explain
+from lockstep.core.files import check_writable, put_asked
 from lockstep.core.outcome import Exit
 from lockstep.runtime.config import Config, load_config
 
@@ -49,7 +50,7 @@ def scan(
     if split not in _SPLITS:
         raise UserError(explain(f"--split {split}", f"one of {', '.join(_SPLITS)}"))
     if json_path not in (None, _STDOUT):
-        _write(str(json_path), "", "a")  # before minutes of work
+        check_writable(Path(json_path), "--json")  # before minutes of work
     config = load_config(config_path, overrides)
     from lockstep.recipes.resolve import check_recipe_name, load_recipe
     from lockstep.runtime.scanning.scanner import Scanner
@@ -69,7 +70,7 @@ def scan(
     else:
         print(report(result, show), flush=True)
         if json_path is not None:
-            _write(json_path, values)
+            put_asked(Path(json_path), values, "--json")
     if scanner.interrupted:
         return Exit.INTERRUPTED
     return Exit.FAILED if result.errors or result.stopped else Exit.DONE
@@ -109,12 +110,3 @@ def _sources(recipe: "Recipe", config: Config, split: str) -> list["Source"]:
             stream = name == "train" and isinstance(data, IterableDataset)
             sources.append(Source(name, data, None if stream else sized(data, f"{name}_data")))
     return sources
-
-
-def _write(name: str, text: str, mode: Literal["a", "w"] = "w") -> None:
-    try:
-        with Path(name).open(mode, encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        seen = f"{name} cannot be written: {error.strerror}"
-        raise UserError(explain(seen, "a file with write access", "--json")) from None

@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lockstep.core.errors import UserError, explain
-from lockstep.core.files import write_text
+from lockstep.core.files import put_asked
 from lockstep.core.outcome import Exit
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -25,11 +24,7 @@ def schema(output: Path | None) -> Exit:
     if output is None:
         sys.stdout.write(schema_text())
         return Exit.DONE
-    try:
-        write_text(output, schema_text())
-    except OSError as error:
-        must = "the name of a file in a folder with write access"
-        raise UserError(explain(f"{output} cannot be written: {error.strerror}", must, "--output")) from None
+    put_asked(output, schema_text(), "--output")
     return Exit.DONE
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from lockstep import __version__
 from lockstep.core.errors import RunError, UserError, explain
-from lockstep.core.files import write_text
+from lockstep.core.files import put_text
 from lockstep.core.outcome import Exit
 from lockstep.core.proof import Proof, Rung
 from lockstep.run import check_script
@@ -267,17 +267,9 @@ def _write(proof: Proof, reports: Reports) -> None:
     for path, make in makers:
         if path is not None:
             try:
-                _put(path, make())
+                put_text(path, make())
             except OSError as error:
                 raise UserError(explain(f"{path} cannot be written: {error.strerror}")) from None
-
-
-def _put(path: Path, text: str) -> None:
-    """Whole or not at all; but what is no ordinary file (/dev/stdout, a link) stays what it is."""
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        path.write_text(text, encoding="utf-8")
-    else:
-        write_text(path, text)
 
 
 def words(text: str | None) -> list[str] | None:

@@ -9,7 +9,16 @@ import pytest
 
 from lockstep.core import files
 from lockstep.core.errors import UserError
-from lockstep.core.files import flush, in_use, rename_durably, reserve_folder, write_text
+from lockstep.core.files import (
+    check_writable,
+    flush,
+    in_use,
+    put_asked,
+    put_text,
+    rename_durably,
+    reserve_folder,
+    write_text,
+)
 
 
 def test_text_is_written_whole_and_nothing_beside_it(tmp_path: Path) -> None:
@@ -123,3 +132,21 @@ def test_a_process_that_is_killed_leaves_no_lock(tmp_path: Path) -> None:
         other.wait()
     with in_use(tmp_path, "a run"):
         pass
+
+
+def test_what_is_no_ordinary_file_stays_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "link").symlink_to("target")
+    put_asked(tmp_path / "link", "new", "--json")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "new"
+    put_text(tmp_path / "fresh", "text")
+    assert (tmp_path / "fresh").read_text() == "text"
+
+
+def test_a_file_that_was_asked_for_and_cannot_be_written(tmp_path: Path) -> None:
+    for write in (lambda path: put_asked(path, "x", "--json"), lambda path: check_writable(path, "--json")):
+        with pytest.raises(UserError, match=r"(?s)cannot be written.*--json"):
+            write(tmp_path / "nowhere" / "file")
+    check_writable(tmp_path / "begun", "--json")
+    assert (tmp_path / "begun").exists()

@@ -76,7 +76,6 @@ def test_points_are_the_same_training_on_two_ranks(tmp_path: Path) -> None:
     assert list(tmp_path.joinpath("home").glob("*")) and not tmp_path.joinpath("home", "runs").exists()
 
 
-
 def test_shards_are_proven_too_and_a_short_run_is_stopped_at_its_half(tmp_path: Path) -> None:
     proof = prove(tmp_path, *POINTS, "parallel.strategy=fsdp", "stop.max_steps=3", "optim.name=sgd")
     assert proof.exit is Exit.DONE, proof.rungs

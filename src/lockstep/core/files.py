@@ -39,6 +39,49 @@ def write_text(path: Path, text: str) -> None:
         raise
 
 
+def put_text(path: Path, text: str) -> None:
+    """Write a file that a user has named: whole or not at all, but what is no ordinary file stays what it is.
+
+    A device, a pipe or what a link points to is written into.
+
+    Raises:
+        OSError: where it cannot be written.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        path.write_text(text, encoding="utf-8")
+    else:
+        write_text(path, text)
+
+
+def put_asked(path: Path, text: str, option: str) -> None:
+    """The same for the value of an option.
+
+    Raises:
+        UserError: where it cannot be written.
+    """
+    with _told(path, option):
+        put_text(path, text)
+
+
+def check_writable(path: Path, option: str) -> None:
+    """Try it before minutes of work; a file that is not there is begun.
+
+    Raises:
+        UserError: where it cannot be written.
+    """
+    with _told(path, option), path.open("a", encoding="utf-8"):
+        pass
+
+
+@contextmanager
+def _told(path: Path, option: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        must = "a file with write access"
+        raise UserError(explain(f"{path} cannot be written: {error.strerror}", must, option)) from None
+
+
 def reserve_folder(wanted: Path, option: str) -> Path:
     """Make a folder; another name where one that was started in the same second has it already.
 
