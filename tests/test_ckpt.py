@@ -198,3 +198,40 @@ def test_never_a_device_nor_a_part_of_a_checkpoint(tmp_path: Path) -> None:
     assert (checkpoint / MODEL).read_bytes() == before
     with pytest.raises(UserError, match="a part of the checkpoint"):
         convert(checkpoint, checkpoint / "more.pt")
+
+
+def test_names_cannot_write_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.save({"module.a\x1b[31mX": torch.ones(1), "\udc80": torch.ones(1)}, tmp_path / "a.pt")
+    assert convert(tmp_path / "a.pt", tmp_path / "b.pt") == Exit.DONE
+    assert show(tmp_path / "a.pt", None, 0, False, True) == Exit.DONE
+    told = capsys.readouterr().out
+    assert "\x1b" not in told and "\\x1b[31mX" in told and "\udc80" not in told
+    with pytest.raises(UserError, match=r"the name \\udc80"):
+        convert(tmp_path / "a.pt", tmp_path / "b.safetensors")
+    assert not (tmp_path / "b.safetensors").exists()
+
+
+def test_a_trap_behind_a_name_of_torch_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.pkl").write_bytes(b"\x80\x04\x8c\x0ctorch._utils\x8c\x09os.system\x93\x8c\x01x\x85R.")
+    assert show(tmp_path / "a.pkl", None, 0, False, True) == verify(tmp_path / "a.pkl", False) == Exit.FAILED
+    assert "torch._utils:os.system: RUNS CODE" in capsys.readouterr().out
+    torch.save({"w": torch.ones(1), "make": net}, tmp_path / "b.pt")  # a function of a package that nobody here knows
+    assert verify(tmp_path / "b.pt", False) == Exit.DONE
+    told = capsys.readouterr().out
+    assert told.startswith("unsure") and "calls tests.runtime.foreign.samples.net" in told
+
+
+def test_a_folder_or_nothing_is_no_target(tmp_path: Path) -> None:
+    torch.save({"a": torch.ones(1)}, tmp_path / "a.pt")
+    for target in (tmp_path, Path()):
+        with pytest.raises(UserError, match="as a folder"):
+            convert(tmp_path / "a.pt", target)
+
+
+def test_an_index_that_names_nothing(tmp_path: Path) -> None:
+    index = tmp_path / "model.safetensors.index.json"
+    for named, told in (({}, "no tensors"), ({"a": ".."}, "another folder")):
+        index.write_text(json.dumps({"weight_map": named}))
+        with pytest.raises(LockstepError, match=told):
+            convert(tmp_path, tmp_path / "w.pt")
+        verify(tmp_path, False)

@@ -142,3 +142,19 @@ def test_a_recipe_whose_data_cannot_be_made(tmp_path: Path) -> None:
     assert done.code == Exit.MISUSE
     assert done.stderr.startswith("train_data() raised KeyError: 'path' (mine.py:5 in train_data).")
     assert "Traceback" not in done.output
+
+
+def test_a_stream_without_a_sample_is_empty() -> None:
+    with pytest.raises(UserError, match="empty data set"), preserved():
+        scan(None, [BAD, "options.stream=true", "options.length=0"], split="train")
+
+
+def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
+    def full() -> None:
+        os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+
+    done = Command(tmp_path / "a", "scan", BAD, "--split", "train", "--json", "x.json", before=full).wait()
+    assert done.code == Exit.MISUSE
+    assert "the report cannot be written: No space left on device" in done.stderr
+    assert "Traceback" not in done.output
+    assert json.loads((tmp_path / "a" / "x.json").read_text())["found"] == 0

@@ -67,8 +67,15 @@ def test_a_stated_folder_is_taken_where_it_holds_no_run(here: Path) -> None:
     config = load_config(None, ["recipe=points", "run.dir=mine"])
     (here / "mine" / "notes").mkdir(parents=True)
     assert new_run_dir(config) == Path("mine")
+    # What has failed before its first record can be started again.
     (here / "mine" / "manifest.json").touch()
-    with pytest.raises(UserError, match=r"run\.dir=mine holds a run already"):
+    (here / "mine" / "metrics.jsonl").touch()
+    assert new_run_dir(config) == Path("mine")
+    (here / "mine" / "metrics.jsonl").write_text("{}\n")
+    with pytest.raises(UserError, match=r"(?s)run\.dir=mine holds a run already.*it has saved nothing: remove it"):
+        new_run_dir(config)
+    (here / "mine" / "checkpoints" / "step-00000001").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"(?s)run\.dir=mine holds a run already.*--resume mine"):
         new_run_dir(config)
 
 
@@ -168,7 +175,7 @@ def manifest(folder: Path) -> dict[str, Any]:
 
 
 LINES = ["run: ", "data: 60 samples", "global batch 10 = 5 per rank x 2 ranks", "epoch 1, step 6: ", "done at step 6"]
-LINES += ["go on: lockstep train --resume", "docs/my-own-model.md"]
+LINES += ["go on: lockstep train --resume", "your own model and data: lockstep init DIR"]
 
 
 def test_a_run_leaves_all_that_is_promised_and_speaks_once(tmp_path: Path) -> None:

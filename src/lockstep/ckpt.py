@@ -45,9 +45,9 @@ def show(path: Path, pattern: str | None, limit: int, as_json: bool, values: boo
         odd = _read(path, lambda: odd_in(contents))
     shown = Shown(pattern, limit)
     if as_json:
-        print(json.dumps(json_of(contents, shown, odd), indent=2))
+        print(json.dumps(_read(path, lambda: json_of(contents, shown, odd)), indent=2))
     else:
-        _say(show_lines(contents, shown, odd))
+        _say(_read(path, lambda: list(show_lines(contents, shown, odd))))
     return Exit.FAILED if contents.dangerous or contents.damage else Exit.DONE
 
 
@@ -59,6 +59,7 @@ def verify(path: Path, as_json: bool) -> Exit:
     Raises:
         UserError: where there is no checkpoint.
     """
+    from lockstep.runtime.foreign.names import printable
     from lockstep.runtime.foreign.wholeness import check
     from lockstep.runtime.foreign.window import NoCheckpointError
 
@@ -69,7 +70,7 @@ def verify(path: Path, as_json: bool) -> Exit:
             if not as_json:
                 _say([f"{checked.state:<9} {checked.path}: {checked.detail}"])
     except NoCheckpointError as error:
-        raise UserError(explain(str(error), _KINDS, next_step=error.todo)) from None
+        raise UserError(explain(printable(str(error)), _KINDS, next_step=error.todo)) from None
     bad = [checked for checked in found if checked.state in ("damaged", "refused")]
     if as_json:
         rows = [{"path": str(one.path), "state": one.state, "detail": one.detail} for one in found]
@@ -104,10 +105,12 @@ def convert(
         UserError: where the options do not fit the checkpoint. RunError: where it is damaged or cannot be written.
     """
     from lockstep.core.words import amount
-    from lockstep.runtime.foreign.names import renamed
+    from lockstep.runtime.foreign.names import printable, renamed
     from lockstep.runtime.foreign.take import weights_in
     from lockstep.runtime.foreign.writing import write_weights
 
+    if target.is_dir():
+        raise UserError(explain(f"{target} is there already, as a folder", "a new file", next_step="name a file in it"))
     chosen = _form_of(target, form)
     if dtype is not None and dtype not in DTYPES:
         raise UserError(explain(f"--dtype {dtype}", f"one of {', '.join(DTYPES)}"))
@@ -116,21 +119,21 @@ def convert(
     entries = _read(source, lambda: weights_in(contents, key))
     names = renamed(entries, strip, add, only)
     if not names:
-        raise UserError(explain(f"no name fits {only!r}", "a glob on names", f"such as {next(iter(entries))}"))
+        raise UserError(
+            explain(f"no name fits {only!r}", "a glob on names", f"such as {printable(next(iter(entries)))}")
+        )
     kept = {new: entries[name] for name, new in names.items()}
     _read(source, lambda: write_weights(target, kept, chosen, dtype))
     changed = sum(name != new for name, new in names.items())
     size = amount(target.stat().st_size)
     renames = f", {changed} renamed (such as {_example(names)})" if changed else ""
     left = f", {len(entries) - len(kept)} left out" if len(kept) < len(entries) else ""
-    print(f"{target}: {len(kept)} tensors, {size}{renames}{left}; from {contents.kind} {contents.path}")
+    _say([f"{target}: {len(kept)} tensors, {size}{renames}{left}; from {contents.kind} {contents.path}"])
     return Exit.DONE
 
 
 def _check_target(source: Path, target: Path, force: bool) -> None:
     """A new file, or one that may be written over: never a device, nor a part of a checkpoint."""
-    if target.is_dir():
-        raise UserError(explain(f"{target} is there already, as a folder", "a new file", next_step="name a file in it"))
     if target.exists() and not target.is_file():
         raise UserError(explain(f"{target} is a device or a pipe", "a new file", next_step="name another"))
     if target.exists() and not force:
@@ -230,13 +233,14 @@ def _json(one: "Compared") -> dict[str, Any]:
 
 
 def _opened(path: Path) -> "Contents":
+    from lockstep.runtime.foreign.names import printable
     from lockstep.runtime.foreign.readers import open_checkpoint
     from lockstep.runtime.foreign.window import NoCheckpointError
 
     try:
         return _read(path, lambda: open_checkpoint(path))
     except NoCheckpointError as error:
-        raise UserError(explain(str(error), _KINDS, next_step=error.todo)) from None
+        raise UserError(explain(printable(str(error)), _KINDS, next_step=error.todo)) from None
 
 
 def _read(path: Path, reading: Callable[[], T]) -> T:
@@ -245,12 +249,15 @@ def _read(path: Path, reading: Callable[[], T]) -> T:
     Raises:
         RunError: where it is damaged. UserError: where it cannot be read.
     """
+    from lockstep.runtime.foreign.names import printable
     from lockstep.runtime.foreign.window import DamagedFileError
 
     try:
         return reading()
     except DamagedFileError as error:
-        raise RunError(explain(str(error), "a whole checkpoint", next_step=f"lockstep ckpt verify {path}")) from None
+        raise RunError(
+            explain(printable(str(error)), "a whole checkpoint", next_step=f"lockstep ckpt verify {path}")
+        ) from None
     except OSError as error:
         raise UserError(explain(f"{error.filename or path} cannot be read: {error.strerror or error}")) from None
 

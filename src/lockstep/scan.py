@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -16,6 +17,7 @@ from lockstep.runtime.config import Config, load_config
 if TYPE_CHECKING:
     from lockstep.runtime.recipe import Recipe
     from lockstep.runtime.scanning.reading import Source
+    from lockstep.runtime.scanning.result import Result
 
 _STDOUT = "-"
 _SPLITS = {"train": ("train",), "val": ("val",), "all": ("train", "val")}
@@ -45,7 +47,8 @@ def scan(
         by then.
 
     Raises:
-        UserError: the config, the recipe or the data as a whole is wrong, or the JSON file cannot be written.
+        UserError: the config, the recipe or the data as a whole is wrong, or the report or the JSON file cannot be
+            written.
     """
     if split not in _SPLITS:
         raise UserError(explain(f"--split {split}", f"one of {', '.join(_SPLITS)}"))
@@ -65,15 +68,45 @@ def scan(
         scanner = Scanner(config.recipe, sources, recipe, config.seed, num_workers, timeout_s or math.inf)
         result = scanner.run()
     values = json.dumps(result.values(), indent=1, allow_nan=False) + "\n"
-    if json_path == _STDOUT:
-        sys.stdout.write(values)
-    else:
-        print(report(result, show), flush=True)
-        if json_path is not None:
+    _check_streams(sources, result)
+    try:
+        _say(values if json_path == _STDOUT else f"{report(result, show)}\n")
+    finally:  # minutes of work are not lost with one of the two
+        if json_path not in (None, _STDOUT):
             put_asked(Path(json_path), values, "--json")
     if scanner.interrupted:
         return Exit.INTERRUPTED
     return Exit.FAILED if result.errors or result.stopped else Exit.DONE
+
+
+def _check_streams(sources: Sequence["Source"], result: "Result") -> None:
+    """Refuse a stream that has come to its end without a sample, as a set of the length 0 is refused.
+
+    Raises:
+        UserError: there is one.
+    """
+    from lockstep.runtime.data.sizing import empty
+
+    found = {one.split for one in result.findings}
+    for source, one in zip(sources, result.splits, strict=True):
+        if source.length is None and not one.read and not result.stopped and source.split not in found:
+            raise empty(f"{source.split}_data")
+
+
+def _say(text: str) -> None:
+    """Print it.
+
+    Raises:
+        UserError: it cannot be written, as on a full disk.
+    """
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be written is not tried again at the exit
+        seen = f"the report cannot be written: {error.strerror}"
+        raise UserError(explain(seen, "a stdout that takes it", next_step="--json FILE")) from None
 
 
 def _workers(cores: int, sources: Sequence["Source"]) -> int:

@@ -206,7 +206,7 @@ def _train(
                 log.info(note)
         summary = fit(recipe, config, world, run_dir, resume, launch, max_steps, None, stop_asked, origin=origin)
         if world.is_main:
-            _farewell(run_dir, summary)
+            _farewell(run_dir, summary, config.recipe.isidentifier())
         if world.is_main and anomaly:
             _nothing_found(summary)
     return summary
@@ -289,7 +289,7 @@ def lasting_folder(config: Config) -> Path:
     return Path(config.run.dir)
 
 
-def _farewell(run_dir: Path, summary: "Summary") -> None:
+def _farewell(run_dir: Path, summary: "Summary", packaged: bool) -> None:
     from lockstep.runtime.logs import log
 
     bin_folder = _bin_folder()
@@ -300,7 +300,8 @@ def _farewell(run_dir: Path, summary: "Summary") -> None:
         log.info("TensorBoard: %stensorboard --logdir %s", bin_folder, run_dir / "tensorboard")
     more = " stop.epochs=N" if summary.ending == "done" else ""
     log.info("go on: %slockstep train --resume %s%s", bin_folder, run_dir, more)
-    log.info("your own model and data: docs/my-own-model.md")
+    if packaged:
+        log.info("your own model and data: %slockstep init DIR", bin_folder)
 
 
 def _bin_folder() -> str:
@@ -318,9 +319,13 @@ def new_run_dir(config: Config) -> Path:
     """
     if config.run.dir is not None:
         folder = Path(config.run.dir)
-        if (folder / "manifest.json").exists() or any((folder / "checkpoints").glob("step-*")):
+        saved_some = any((folder / "checkpoints").glob("step-*"))
+        # Its numbers are made with its first record: a run that failed before has left nothing that could be lost.
+        if saved_some or ((folder / "metrics.jsonl").is_file() and (folder / "metrics.jsonl").stat().st_size):
             must = "a new run gets a folder of its own"
             next_step = f"resume it with `lockstep train --resume {folder}`, or name another"
+            if not saved_some:
+                next_step = "it has saved nothing: remove it, or name another"
             raise UserError(explain(f"run.dir={folder} holds a run already", must, next_step=next_step))
         return folder
     name = config.recipe.rpartition(":")[2].removesuffix(".py").rpartition("/")[2]

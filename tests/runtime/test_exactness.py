@@ -1,5 +1,6 @@
 """The contract of the runtime: the same config gives the same training at N = 1, 2, 3, 4."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "augmentation": ({"noise": 0.5}, ["batch.global_batch=16"]),
     "augmentation in workers": ({"noise": 0.5}, ["batch.global_batch=16", "data.workers=2"]),
     "stream": ({"stream": True}, ["batch.global_batch=16", "schedule.name=constant"]),
+    "stream with a state": ({"reads": os.devnull}, ["batch.global_batch=16", "schedule.name=constant"]),
     "stream in workers": (
         {"stream": True},
         ["batch.global_batch=16", "batch.accumulation=2", "data.workers=2", "schedule.name=constant"],

@@ -19,6 +19,16 @@ def amount(num_bytes: float) -> str:
     return f"{value:.3g} {units[0]}"
 
 
+def printable(text: str) -> str:
+    """A line of text from a file or from foreign code, without what would move a terminal's cursor or colour it."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most so many characters; where some are left out, three dots say so."""
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
 def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Rows of text as a table without lines."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

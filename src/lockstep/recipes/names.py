@@ -41,7 +41,17 @@ def check_recipe_name(name: str, folder: Path | None = None) -> None:
     module = _parse(file.path)
     bound = _bound_names(module)
     if file.class_name and bound is not None and file.class_name not in bound:
-        raise no_such_class(file, [node.name for node in module.body if isinstance(node, ast.ClassDef)])
+        raise no_such_class(file, _recipes_first([node for node in module.body if isinstance(node, ast.ClassDef)]))
+
+
+def _recipes_first(classes: list[ast.ClassDef]) -> list[str]:
+    """The names of a file's classes; those whose base is a recipe by its name, or is such a class, come first."""
+    recipes: set[str] = set()
+    for node in classes:
+        bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+        if bases & recipes or any(base.endswith("Recipe") for base in bases):
+            recipes.add(node.name)
+    return sorted((node.name for node in classes), key=lambda name: name not in recipes)
 
 
 def locate(name: str, folder: Path | None) -> FileName:

@@ -204,7 +204,8 @@ class Loop:
         if self.journal is not None:
             skipped = {"skipped": position.skipped, "epoch": position.epoch}
             self.journal.record(position.step, {**values, **skipped})
-        self.display.step(position.step, position.epoch, values)
+        # After its last step the position stands in the next epoch, which has not begun.
+        self.display.step(position.step, position.epoch if position.consumed else max(0, position.epoch - 1), values)
 
     def _log_rest(self) -> None:
         """The last, shorter interval; that of a preempted run goes on in the next start."""

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from lockstep.core.errors import UserError, explain
 from lockstep.runtime.batch import BatchPlan
 from lockstep.runtime.config import Config
 from lockstep.runtime.data.alike import check_alike
-from lockstep.runtime.data.broken import sound
+from lockstep.runtime.data.broken import Broken, sound
 from lockstep.runtime.data.check import check_lengths, check_shares
 from lockstep.runtime.data.iterable import SplitStream
 from lockstep.runtime.data.loader import Reading, TrainLoader, eval_loader
@@ -270,7 +270,8 @@ def _rehearse(
         if first is None:
             seen = f"train_data() gave a stream that is too short for {world.num_ranks} ranks, or empty"
             raise UserError(explain(seen, "at least one sample for each rank", "recipe", "check its source"))
-        host = collate(first)
+        # Its state, where it comes with one, is of no step.
+        host = collate(first if isinstance(first, Broken) else replace(first, after=None))
     else:
         keys = _rehearsal_keys(source, plan, world)
         host = collate(KeyedDataset(data, config.seed, "train").__getitems__(keys))

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import torch
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 from lockstep.runtime.data.broken import Broken
-from lockstep.runtime.data.named import HasStrays, Named, strays_of, where_of
+from lockstep.runtime.data.named import HasStrays, Named, error_text, strays_of, where_of
 from lockstep.runtime.data.samples import Collate, KeyedDataset
 from lockstep.runtime.recipe import Batching, Labels
 
@@ -85,3 +86,26 @@ def test_a_training_that_fails_on_a_sample_names_its_file() -> None:
     broken = Collate(Task(), "val")(KeyedDataset(Files("a"), 0, "val").__getitems__([(0, 1), (0, 4)]))
     assert "label 4 is outside the classes" in broken.message
     assert broken.message.splitlines()[2] == "  Where: val sample 4, epoch 0, a4.png"
+
+
+def test_strays_that_are_no_pairs_are_told_as_such() -> None:
+    class Wrong(Files):
+        def __init__(self, given: Any) -> None:
+            super().__init__("a")
+            self.given = given
+
+        def strays(self) -> Any:
+            return self.given
+
+    for given, words in ((None, "gave NoneType"), ([("a",)], "gave a tuple among"), ([5], "gave a int among")):
+        with pytest.raises(TypeError, match=words):
+            strays_of(Wrong(given))
+
+
+def test_an_error_whose_text_raises() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    assert error_text(Mute()) == "(its text raised RuntimeError)"
+    assert error_text(ValueError("a")) == "a"

@@ -11,7 +11,7 @@ from lockstep.core.errors import UserError
 from lockstep.runtime.config import BatchConfig, DataConfig
 from lockstep.runtime.data.check import check_shares
 from lockstep.runtime.data.sampler import TrainSampler
-from lockstep.runtime.data.sizing import Sizing, digest
+from lockstep.runtime.data.sizing import Sizing, digest, sized
 from lockstep.runtime.world import World
 from tests.ranks import run_ranks
 from tests.runtime.data.sources import Noisy, NoisyStream, Task
@@ -146,3 +146,15 @@ def test_a_step_holds_the_largest_sample_once_for_each_rank() -> None:
 
     with pytest.raises(UserError, match=r"(?s)sample 2 has 30 targets.*batch.global_targets=64 is for 4 ranks.*=120"):
         Sizing(np.array([3, 9, 30]), 64).check(Four())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("length", "words"), [(-5, "raised ValueError"), ("x", "raised TypeError"), (0, "empty")])
+def test_a_length_that_cannot_be(length: object, words: str) -> None:
+    class Wrong(Dataset[int]):
+        def __len__(self) -> int:
+            return length  # type: ignore[return-value]  # on purpose
+
+    with pytest.raises(UserError, match=words):
+        sized(Wrong(), "train_data")
+    with pytest.raises(UserError, match="int without a length"):
+        sized(5, "train_data")  # type: ignore[arg-type]  # on purpose

@@ -1,5 +1,7 @@
 """Blocks fill a tensor, or one is missing."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -26,3 +28,11 @@ def test_what_does_not_fill_it_is_refused(chunks: list[Chunk]) -> None:
     lying = Chunk((0,), (4,), lambda: torch.ones(3))
     with pytest.raises(DamagedFileError, match="has shape"):
         put_together("a", (4,), "float32", [lying]).load()
+
+
+@pytest.mark.parametrize("odd", [(True,), (-1,), (0.0,), (2**63,), ("a",), (1,) * 65])
+def test_sizes_that_are_none(odd: tuple[Any, ...]) -> None:
+    with pytest.raises(DamagedFileError):
+        put_together("a", odd, "float32", [Chunk((0,) * len(odd), odd, lambda: torch.ones(1))])
+    with pytest.raises(DamagedFileError):
+        put_together("a", (1,), "float32", [Chunk(odd, (1,), lambda: torch.ones(1))])

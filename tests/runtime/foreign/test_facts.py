@@ -46,3 +46,21 @@ def test_numbers_also_of_numpy_and_random_states() -> None:
     assert (facts["epoch"], facts["best"], facts["step"]) == (3, 0.25, 7)
     assert facts["name"].endswith("...") and facts["random states"] == "cuda_rng_state"
     assert plain_value([1]) is None
+
+
+def test_odd_values_are_told_and_never_more() -> None:
+    state = {"state": {0: {"step": torch.tensor(1 + 2j), "exp_avg": torch.ones(1)}}, "param_groups": [{"lr": 10**5000}]}
+    assert optimizer_of(root_of(state)) == "Lion, or another with one average, 1 group"
+    state["state"][0]["step"] = 10**5000  # type: ignore[index]
+    assert optimizer_of(root_of(state)).endswith("1 group")
+    assert facts_of({"epoch": 10**5000, 10**5000: 3}) == {
+        "epoch": "<a number of 16610 bits>",
+        "<a number of 16610 bits>": 3,
+    }
+    assert facts_of({"optimizer": {"state": None, "param_groups": None}}) == {}
+
+
+def test_what_an_optimizer_keeps_in_shards_tells_its_kind() -> None:
+    state = {"state": {0: {"step": torch.tensor(20.0)}}, "param_groups": [{"lr": 0.01}]}
+    told = facts_of(root_of({"optimizer": state}), {"exp_avg", "exp_avg_sq"})["optimizer"]
+    assert told == "Adam or AdamW, lr 0.01, 1 group, step 20"

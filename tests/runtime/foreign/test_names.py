@@ -3,7 +3,7 @@
 import pytest
 
 from lockstep.core.errors import UserError
-from lockstep.runtime.foreign.names import common_prefix, plain, prefixes_of, printable, renamed
+from lockstep.runtime.foreign.names import common_prefix, plain, prefixes_of, printable, renamed, text_of
 
 
 def test_wrappers_leave_nothing_behind() -> None:
@@ -42,3 +42,19 @@ def test_strip_and_add() -> None:
 def test_what_cannot_be_is_refused(names: list[str], strip: list[str], told: str) -> None:
     with pytest.raises(UserError, match=told):
         renamed(names, strip)
+
+
+def test_texts_of_values_stay_short() -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    assert [text_of(one) for one in ("a", 5, True, None, 0.5, endless, (0, "a"), (endless,))] == [
+        *("a", "5", "True", "None", "0.5", "<list>", "(0, a)", "<tuple>")
+    ]
+    assert text_of(-(10**5000)) == "<a number of 16610 bits>"
+
+
+def test_a_message_cannot_write_on_the_terminal() -> None:
+    for names, strip in ((["module.\x1ba", "\x1ba"], []), (["\x1b."], []), (["\x1ba"], ["b"])):
+        with pytest.raises(UserError) as caught:
+            renamed(names, strip)
+        assert "\x1b" not in str(caught.value)

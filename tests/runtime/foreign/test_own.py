@@ -53,3 +53,8 @@ def test_half_written_and_nothing_whole(run: Path) -> None:
     assert Run.matches(run)
     with pytest.raises(DamagedFileError, match="the only one is half-written"):
         Run.read(run)
+
+
+def test_a_single_checkpoint_has_nothing_beside_it(tmp_path: Path) -> None:
+    written(tmp_path / "checkpoints", 1)
+    assert "also there" not in Run.read(tmp_path).facts

@@ -45,7 +45,12 @@ def test_what_the_library_wrote_is_read(tmp_path: Path) -> None:
         ({"a": tensor(0, 8, [3])}, bytes(8), "8 bytes for a tensor of shape"),
         ({"a": tensor(4, 12, [2])}, bytes(12), "begins at byte 4"),
         ({"a": tensor(0, 8, [2]), "b": tensor(4, 12, [2])}, bytes(12), "begins at byte 4"),
-        ({"a": tensor(0, 8, [-1, -2])}, bytes(8), "bytes for a tensor"),
+        ({"a": tensor(0, 8, [-1, -2])}, bytes(8), "its shape"),
+        ({"a": tensor(0, 4, [True])}, bytes(4), "its shape"),
+        ({"a": tensor(0, 0, [0, 10**30])}, b"", "its shape"),
+        ({"a": tensor(0, 0, [0, 2**62, 2**62])}, b"", "a tensor of shape"),
+        ({"a": tensor(0, 4, [1] * 65)}, bytes(4), "65 dimensions"),
+        ({"a": tensor(0, 10**4000, [1])}, bytes(4), "its shape"),
         ({"a": tensor(0, 8, [2], "F99")}, bytes(8), "header cannot be read"),
         ([1], b"", "header cannot be read"),
         ({"a": 3}, b"", "header cannot be read"),
@@ -75,3 +80,15 @@ def test_noted_ties_are_held_against_the_bytes(tmp_path: Path) -> None:
     found = read_safetensors(Window.of(tmp_path / "w.safetensors")).tensors
     assert found["a"] is not found["b"]
     assert found["c"] is found["d"] is found["b"]
+
+
+@pytest.mark.parametrize("ties", [5, "5", "[" * 100_000, {"a": 1}, None])
+def test_texts_of_the_header_that_are_none(ties: Any) -> None:
+    found = read_safetensors(made({"__metadata__": {"ties": ties, "step": 5}, "a": tensor(0, 4, [1])}, bytes(4)))
+    assert list(found.tensors) == ["a"] and found.metadata["step"] == "5"
+
+
+def test_a_number_without_end_in_the_header() -> None:
+    text = b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, ' + b"9" * 5000 + b"]}}"
+    with pytest.raises(DamagedFileError, match="header cannot be read"):
+        read_safetensors(Window.of(len(text).to_bytes(8, "little") + text))

@@ -24,6 +24,12 @@ def ref(offset: int, shape: tuple[int, ...], stride: tuple[int, ...], dtype: str
         ref(0, (10**12,), (0,)),
         ref(0, (2,), (1,), "float33"),
         ref(0, (4,), (1,), "float64"),
+        ref(0, (True,), (1,)),
+        ref(0, (0, 10**30), (1, 1)),
+        ref(0, (0, 2**62, 2**62), (1, 1, 1)),
+        ref(0, (1,) * 65, (1,) * 65),
+        ref(0, (10**5000,), (0,)),
+        ref(0, (1,), (10**5000,)),
     ],
 )
 def test_what_does_not_fit_is_refused(wrong: TensorRef) -> None:

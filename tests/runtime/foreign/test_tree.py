@@ -8,16 +8,21 @@ import pytest
 import torch
 from torch import nn
 
+from lockstep.runtime.foreign.placeholder import Foreign
 from lockstep.runtime.foreign.torch_file import read_torch_file
-from lockstep.runtime.foreign.tree import flat, groups_of, is_training_state, weights_group
+from lockstep.runtime.foreign.tree import flat, groups_of, is_optimizer, is_training_state, weights_group
 from lockstep.runtime.foreign.window import DamagedFileError, Window
 from tests.runtime.foreign.samples import net, trained, under
 
 
-def root_of(value: Any) -> Any:
+def torch_bytes(value: Any) -> bytes:
     file = io.BytesIO()
     torch.save(value, file)
-    return read_torch_file(Window.of(file.getvalue())).root
+    return file.getvalue()
+
+
+def root_of(value: Any) -> Any:
+    return read_torch_file(Window.of(torch_bytes(value))).root
 
 
 def found(value: Any) -> tuple[dict[str, list[str]], str | None]:
@@ -85,3 +90,28 @@ def test_a_structure_without_end_is_refused() -> None:
         bomb = {"l": bomb, "r": bomb}
     with pytest.raises(DamagedFileError, match="without end"):
         list(flat(read_torch_file(Window.of(pickle.dumps(bomb))).root))
+
+
+def test_a_key_without_end_is_not_written_out() -> None:
+    key: Any = [0]
+    for _ in range(40):
+        key = [key, key]
+    value = Foreign()
+    value[key] = value[10**5000] = read_torch_file(Window.of(torch_bytes(A))).root
+    assert [name for name, _ in flat(value)] == ["<list>", "<a number of 16610 bits>"]
+    assert list(groups_of(value)[""]) == ["<list>", "<a number of 16610 bits>"]
+
+
+@pytest.mark.parametrize("odd", [5, "text", [["a"]], {"a": 1}, None])
+def test_parts_of_a_module_or_an_optimizer_that_are_none(odd: Any) -> None:
+    module = Foreign()
+    tensor = read_torch_file(Window.of(torch_bytes(A))).root
+    module.state = {
+        "_parameters": {},
+        "_modules": {},
+        "_buffers": {"a": tensor},
+        "_non_persistent_buffers_set": odd,
+    }
+    assert list(groups_of(module)[""]) == ["a"]
+    assert isinstance(odd, list) or not is_optimizer({"state": {}, "param_groups": odd})
+    assert isinstance(odd, dict) or not is_optimizer({"state": odd, "param_groups": []})

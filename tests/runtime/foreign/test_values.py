@@ -48,3 +48,9 @@ def test_special_values() -> None:
     assert distance(torch.tensor(1.0), torch.tensor(1.0, dtype=torch.bfloat16)) is None
     complex_ = distance(torch.tensor([1j]), torch.tensor([1.0 + 0j]))
     assert complex_ is not None and complex_.largest == pytest.approx(2**0.5)
+
+
+def test_a_row_of_one_number_with_any_stride() -> None:
+    one = torch.ones(1).expand(5)[:1]
+    assert same_bits(one, torch.ones(1)) and not same_bits(one, torch.zeros(1))
+    assert same_bits(one.reshape(()), torch.tensor(1.0)) and same_bits(torch.zeros(0), torch.zeros(0))

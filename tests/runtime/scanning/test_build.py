@@ -81,3 +81,23 @@ def test_the_kind_of_a_batch_leaves_sizes_out() -> None:
 
 def test_shapes_in_words() -> None:
     assert [shape_text(shape) for shape in ((3, 4), (), None)] == ["3 x 4", "a single value", "without a shape"]
+
+
+def test_a_sample_that_holds_itself_or_is_nested_too_deep() -> None:
+    ring: list[Any] = []
+    ring.append(ring)
+    with pytest.raises(ValueError, match="holds itself"):
+        build({"x": ring})
+    twice = {"a": [torch.zeros(1)]}
+    assert len(build([twice, twice]).leaves) == 2
+    deep: list[Any] = [None]
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(RecursionError):
+        build(deep)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_have_a_build_without_a_shape() -> None:
+    one, other = (torch.nested.nested_tensor([torch.ones(3), torch.ones(n)]) for n in (2, 4))
+    assert build(one) == build(other) == Build((("", "nested float32 tensor"),), (None,))

@@ -95,3 +95,11 @@ def test_labels_that_are_no_whole_numbers_or_none() -> None:
 def test_an_ignored_class() -> None:
     found = census(Labels(torch.tensor([0, 0, 1]), 2, 0))
     assert (found.counts.tolist(), found.ignored, found.wrong) == ([0, 1], 2, ())
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_parts_of_a_nested_tensor() -> None:
+    good = torch.nested.nested_tensor([torch.ones(3), torch.ones(2)])
+    bad = torch.nested.nested_tensor([torch.ones(3), torch.tensor([1.0, torch.nan])])
+    assert list(value_faults([("x", good)])) == []
+    assert list(value_faults([("x", bad)])) == [("nonfinite", "x: 1 NaN of 2 values, the first at 1")]

@@ -11,7 +11,7 @@ from torch.utils.data import Dataset, IterableDataset
 from lockstep.runtime.data.samples import KeyedDataset
 from lockstep.runtime.recipe import Batching, Labels
 from lockstep.runtime.scanning.finding import Finding
-from lockstep.runtime.scanning.reading import Reader, Source
+from lockstep.runtime.scanning.reading import NotLabelsError, Reader, Source
 from lockstep.runtime.scanning.telling import name_digest
 from lockstep.runtime.streams import preserved
 from tests.bad_samples import Planted, Sample, Stream, good
@@ -199,3 +199,55 @@ def test_stop_iteration_of_a_map_style_set_is_no_end() -> None:
 
 def test_a_finding_names_no_file_where_the_set_does_not(tmp_path: Path) -> None:
     assert reader(Planted(3, {})).finding("label", 2, "x") == Finding("label", "train", 2, "", "x")
+
+
+class Mute(BaseException):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, GeneratorExit, BaseException, Mute])
+def test_whatever_a_data_set_raises_is_a_finding(kind: type[BaseException]) -> None:
+    class Odd(Planted):
+        def __getitem__(self, index: int) -> Any:
+            if index == 1:
+                raise kind
+            return good(index)
+
+    (found,) = reader(Odd(3, {})).read(range(3), False).findings
+    assert (found.kind, found.index) == ("unreadable", 1)
+    assert found.text.startswith(kind.__name__)
+
+
+def test_a_sample_that_cannot_be_taken_apart_is_a_finding() -> None:
+    ring: list[Any] = []
+    ring.append(ring)
+    deep: list[Any] = [None]
+    for _ in range(5000):
+        deep = [deep]
+
+    class Odd(Planted):
+        def __getitem__(self, index: int) -> Any:
+            return {1: ring, 2: deep}.get(index) or good(index)
+
+    read = reader(Odd(5, {})).read(range(5), False)
+    assert [(one.kind, one.index) for one in read.findings] == [("structure", 1), ("structure", 2)]
+    assert "holds itself" in read.findings[0].text
+    assert "nested too deep" in read.findings[1].text
+    assert (read.done, read.indices.tolist()) == (5, [0, 3, 4])
+
+
+def test_labels_that_are_none_of_ours_are_a_fault_of_the_recipe() -> None:
+    class Wrong(Batching):
+        def labels(self, batch: Any) -> Any:
+            return 5
+
+    for one_by_one in (False, True):
+        with pytest.raises(NotLabelsError, match=r"labels\(\) gave int"):
+            reader(Planted(3, {}), Wrong()).read(range(3), one_by_one)
+
+
+def test_what_the_default_collate_does_not_take() -> None:
+    read = reader(Planted(2, {0: "nothing", 1: "nothing"}), Batching()).read(range(2), False)
+    assert {one.kind for one in read.findings} == {"collate"}
+    assert read.findings[0].text.endswith("; or write collate(samples) in the recipe")

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
+from lockstep.core.errors import UserError
 from lockstep.runtime.recipe import Batching, Labels
 from lockstep.runtime.scanning.finding import Finding
 from lockstep.runtime.scanning.reading import Source
 from lockstep.runtime.scanning.result import Result
-from lockstep.runtime.scanning.scanner import Scanner, merged, often_empty
+from lockstep.runtime.scanning.scanner import Scanner, in_all, merged, often_empty
 from tests.bad_samples import Planted, good
 
 
@@ -174,3 +175,24 @@ def test_it_gives_up_with_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.stopped.startswith("20 workers were lost one after the other")
     assert result.findings[-1].kind == "nonfinite"
     assert good(0)["label"].sum() == 0
+
+
+def test_what_all_samples_share_is_said_once() -> None:
+    nothing = Planted(12, dict.fromkeys(range(12), "nothing"))
+    result = scan(Batching(), train=nothing)
+    (found,) = result.findings
+    assert (found.kind, found.index, result.splits[0].bad) == ("collate", None, 12)
+    assert found.text.startswith("all 12 samples: TypeError")
+    (bad, rest) = scan(Batching(), train=Planted(12, {**nothing.faults, 3: "raises"})).findings
+    assert (bad.kind, bad.index, rest.kind) == ("unreadable", 3, "collate")
+    assert rest.text.startswith("all other 11 samples: TypeError")
+    assert len(in_all([Finding("collate", "train", index, "", "x") for index in range(3)], "train", 4)) == 3
+
+
+def test_a_recipe_that_is_wrong_ends_the_scan() -> None:
+    class Wrong(Batching):
+        def labels(self, batch: Any) -> Any:
+            return 5
+
+    with pytest.raises(UserError, match=r"labels\(\) gave int"):
+        scan(Wrong(), train=Planted(20, {}))

@@ -16,3 +16,17 @@ def test_errors_in_one_line() -> None:
 def test_names_by_64_bits() -> None:
     assert name_digest("a.png") == name_digest("a.png") != name_digest("b.png")
     assert 0 <= name_digest("\udcff.png") < 2**64
+
+
+def test_an_error_of_ours_for_one_of_theirs_and_one_without_a_text() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    assert told(Mute()) == "Mute: (its text raised RuntimeError)"
+    try:
+        raise KeyError("path")
+    except KeyError as error:
+        ours = RuntimeError("ours")
+        ours.__cause__ = error
+    assert told(ours).startswith("KeyError: 'path' (test_telling.py:")

@@ -53,3 +53,10 @@ def test_an_optional_part_that_collate_knows() -> None:
     plain, weighted = good(0), {**good(0), "weight": torch.tensor(2.0)}
     assert why_not_together(Optional(), plain, weighted) is None
     assert why_not_together(Batching(), plain, weighted) is not None
+
+
+def test_a_long_list_of_numbers_is_batched_as_torch_does() -> None:
+    sample = {"ids": list(range(100)), "weights": [0.5] * 100, "mixed": [1, 0.5] * 50, "parts": [torch.ones(2)] * 3}
+    mine, theirs = batch_of_one(sample), default_collate([sample])
+    for key, values in theirs.items():
+        assert all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(mine[key], values, strict=True))

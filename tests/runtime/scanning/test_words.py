@@ -1,8 +1,8 @@
 """The report for people."""
 
+from lockstep.core.words import amount, columns
 from lockstep.runtime.scanning.finding import Finding
 from lockstep.runtime.scanning.result import Result, Split
-from lockstep.core.words import amount, columns
 from lockstep.runtime.scanning.words import name, report
 
 LEAVES = (("image", "float32 tensor", "3 x 4"),)
@@ -50,3 +50,14 @@ def test_names() -> None:
 def test_amounts_and_columns() -> None:
     assert [amount(number) for number in (0, 999, 1000, 5 * 2**30)] == ["0 B", "999 B", "0.977 KiB", "5 GiB"]
     assert list(columns([("a", "bbb"), ("cc", "d")])) == ["a   bbb", "cc  d"]
+
+
+def test_long_and_odd_texts_are_cut_and_escaped() -> None:
+    leaves = tuple((f"k{i}", "float32 tensor", "3") for i in range(3000))
+    split = Split("train", 40, 40, 3, 4_000_000, None, leaves, 1, None, 0)
+    bad = Finding("unreadable", "train", 3, "x" * 10_000 + "\x1b[31m", "a \x1b[31m\udc80 b" + "y" * 10_000)
+    text = report(Result("mine", (split,), (bad,), 1.0, 1), 10)
+    assert "and 2992 more" in text
+    assert "\\x1b[31m\\udc80 b" in text
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) < 1000

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -74,3 +75,23 @@ def test_it_ignores_ctrl_c_and_is_ended_at_once(worker: tuple[Worker, Board]) ->
     time.sleep(0.1)
     assert psutil.Process(one.process.pid).status() != psutil.STATUS_ZOMBIE
     assert one.end() == -signal.SIGKILL
+
+
+def test_one_whose_pipe_is_closed_by_a_data_set_ends_in_a_line(capfd: pytest.CaptureFixture[str]) -> None:
+    class Closing(Planted):
+        def __getitem__(self, index: int) -> object:
+            for one in Path("/proc/self/fd").iterdir():
+                if one.is_symlink() and str(one.readlink()).startswith("socket:"):
+                    os.close(int(one.name))
+            return super().__getitem__(index)
+
+    board = Board(1)
+    one = Worker(0, [Source("train", Closing(2, {}), 2)], Batching(), 0, board, [])
+    one.give(Block("train", range(2)), board)
+    with pytest.raises(EOFError):
+        one.pipe.recv()
+    one.gone = True
+    assert one.end() == 1
+    said = capfd.readouterr().err
+    assert said.startswith("scan: a process that reads ends: OSError")
+    assert "Traceback" not in said

@@ -199,13 +199,13 @@ def override_layer(overrides: Sequence[str]) -> tuple[Layer, list[Problem]]:
 def _read_override(word: str) -> dict[Any, Any]:
     key, equals, value = word.partition("=")
     key = key.strip()
+    if key.startswith(("-", "+", "~")):
+        raise _bad_override(f"override `{word}` begins with `{key[0]}`", word.lstrip("-+~") if equals else "")
     if not equals:
         step = f"{key}=VALUE" if not key.endswith((".yaml", ".yml")) else "give one CONFIG file, before the overrides"
         raise _bad_override(f"override `{word}` has no `=`", step)
     if not key:
         raise _bad_override(f"override `{word}` has an empty key")
-    if key.startswith(("-", "+", "~")):
-        raise _bad_override(f"override `{word}` begins with `{key[0]}`", word.lstrip("-+~"))
     if "" in key.split(".") or any(part != part.strip() for part in key.split(".")):
         raise _bad_override(f"override `{word}` has an empty part in its key")
     if not value.strip():

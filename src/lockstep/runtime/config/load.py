@@ -10,6 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from lockstep.runtime.config.fields import field_path
 from lockstep.runtime.config.layers import Layer, SourceError, overlay, override_layer, yaml_layer
 from lockstep.runtime.config.messages import Sources, field_problems, refuse
 from lockstep.runtime.config.problem import KeyPath, Problem, dotted
@@ -92,6 +93,9 @@ def _missing(path: Path) -> Problem:
     except OSError:
         names = []
     near = get_close_matches(path.name, names, n=1)
+    if field_path(tuple(str(path).split("."))) is not None:
+        seen = f"`{path}` is a key of the config without a value"
+        return Problem(seen, "a value is given as KEY=VALUE", next_step=f"{path}=VALUE")
     step = f"did you mean {path.parent / near[0]}?" if near else "check the path; it is relative to the current folder"
     return Problem(f"{path} does not exist", "CONFIG is a YAML file", where=str(path), next_step=step)
 

@@ -41,7 +41,15 @@ def where_of(dataset: Any, index: int) -> str:
     try:
         return _where(dataset, index)
     except Exception as error:
-        return f"(where({index}) raised {type(error).__name__}: {error})"
+        return f"(where({index}) raised {type(error).__name__}: {error_text(error)})"
+
+
+def error_text(error: BaseException) -> str:
+    """What an error says; an error whose own text raises does not hide what it is told of."""
+    try:
+        return str(error)
+    except Exception as inner:
+        return f"(its text raised {type(inner).__name__})"
 
 
 def _where(dataset: Any, index: int) -> str:
@@ -58,13 +66,23 @@ def _where(dataset: Any, index: int) -> str:
 
 
 def strays_of(dataset: Any) -> list[tuple[str, str]]:
-    """The files that make no sample, seen through `Subset` and `ConcatDataset`: sorted pairs (path, what is wrong)."""
+    """The files that make no sample, seen through `Subset` and `ConcatDataset`: sorted pairs (path, what is wrong).
+
+    Raises:
+        TypeError: where a data set's `strays()` gives something else.
+    """
     return sorted(set(_strays(dataset)))
 
 
 def _strays(dataset: Any) -> Iterable[tuple[str, str]]:
     if isinstance(dataset, HasStrays):
-        yield from ((str(path), str(wrong)) for path, wrong in dataset.strays())
+        found: Any = dataset.strays()
+        if not isinstance(found, Iterable):
+            raise TypeError(f"strays() gave {type(found).__name__}, not pairs (path, what is wrong)")
+        for pair in found:
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise TypeError(f"strays() gave a {type(pair).__name__} among its pairs (path, what is wrong)")
+            yield str(pair[0]), str(pair[1])
     elif isinstance(dataset, Subset):
         yield from _strays(dataset.dataset)
     elif isinstance(dataset, ConcatDataset):

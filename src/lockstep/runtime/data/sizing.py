@@ -84,25 +84,38 @@ def sized(dataset: Dataset[Any], name: str) -> int:
     """The number of samples of a map-style data set.
 
     Raises:
-        UserError: where it has no length or is empty.
+        UserError: where it has no length, one that cannot be, or is empty.
     """
     try:
         length = len(cast(Any, dataset))
-    except TypeError:
+    except Exception as error:
+        if hasattr(type(dataset), "__len__"):
+            seen = f"len() of the data set that {name}() gave raised {type(error).__name__}: {error}"
+            must = "__len__ gives the number of samples, a whole number that is not negative"
+            raise UserError(explain(seen, must, "recipe")) from error
+        if not isinstance(error, TypeError):
+            raise
         seen = f"{name}() gave a {type(dataset).__name__} without a length"
         must = "a map-style data set has __len__ and __getitem__; a stream subclasses IterableDataset"
         raise UserError(explain(seen, must, "recipe")) from None
     if length == 0:
-        raise UserError(
-            explain(f"{name}() gave an empty data set", "at least one sample", "recipe", "check its path and filters")
-        )
+        raise empty(name)
     return length
+
+
+def empty(name: str) -> UserError:
+    """The error for a data set without a sample, by the name of the recipe's method that gave it."""
+    seen = f"{name}() gave an empty data set"
+    return UserError(explain(seen, "at least one sample", "recipe", "check its path and filters"))
 
 
 def _checked(sizes: Sequence[int], length: int) -> NDArray[np.int64]:
     """The sizes as an array; a sample without a target counts as one, since it takes its place in a batch."""
-    found = np.asarray(sizes)
     must = "one whole number, 0 or more, for each sample in the order of the data set"
+    try:
+        found = np.asarray(sizes)
+    except ValueError:
+        raise UserError(explain("sizes(data) gave lists of different lengths", must, "recipe")) from None
     if found.shape != (length,):
         number = len(found) if found.ndim == 1 else f"an array of shape {found.shape} as"
         raise UserError(explain(f"sizes(data) gave {number} sizes for {length} samples", must, "recipe"))
@@ -111,6 +124,11 @@ def _checked(sizes: Sequence[int], length: int) -> NDArray[np.int64]:
     if found.min() < 0:
         index = int(found.argmin())
         raise UserError(explain(f"sizes(data) gave {found[index]} for sample {index}", must, "recipe"))
+    if found.max() > np.iinfo(np.int64).max // max(1, length):
+        index = int(found.argmax())
+        raise UserError(
+            explain(f"sizes(data) gave {found[index]} for sample {index}", "targets that can be added up", "recipe")
+        )
     return np.maximum(found.astype(np.int64), 1)
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import re
 import time
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -87,8 +88,17 @@ def not_plain(state: StreamState) -> Broken | None:
         file.seek(0)
         torch.load(file, weights_only=True)
     except Exception as error:  # whatever a foreign object raises when it is pickled
-        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+        reason = _reason(str(error)) or type(error).__name__
         seen = f"state_dict() of the training stream cannot be kept in a checkpoint ({reason})"
         must = "numbers, text, lists, dicts and tensors, which torch.load(weights_only=True) reads"
         return Broken(explain(seen, must, "train_data()", "turn other objects into these in state_dict()"), misuse=True)
     return None
+
+
+def _reason(text: str) -> str:
+    """What a message says, in a line: torch names the type that it does not read after much advice."""
+    if named := re.search(
+        r"(?:Unsupported (?:global|class): GLOBAL|Unsupported global:|Can't pickle) *([^\s`]+)", text
+    ):
+        return f"it holds {named[1]}"
+    return text.strip().partition("\n")[0][:200]

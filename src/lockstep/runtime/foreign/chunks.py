@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from lockstep.runtime.foreign.contents import Entry
+from lockstep.runtime.foreign.tensor_ref import MOST_DIMENSIONS, are_sizes, sizes_text
 from lockstep.runtime.foreign.window import DamagedFileError
 
 if TYPE_CHECKING:
@@ -27,6 +28,14 @@ def put_together(name: str, shape: tuple[int, ...], dtype: str, chunks: Sequence
     Raises:
         DamagedFileError: where the blocks do not fill it.
     """
+    if (
+        len(shape) > MOST_DIMENSIONS
+        or not are_sizes(*shape)
+        or not are_sizes(prod(max(1, size) for size in shape) * 16)
+    ):
+        raise DamagedFileError(f"{name} has the shape {sizes_text(shape)}")
+    if not all(are_sizes(*chunk.offsets, *chunk.sizes) for chunk in chunks):
+        raise DamagedFileError(f"a shard of {name} lies nowhere in it: one is missing")
     inside = all(_inside(chunk, shape) for chunk in chunks)
     held = sum(prod(chunk.sizes) for chunk in chunks)
     if not inside or held != prod(shape):

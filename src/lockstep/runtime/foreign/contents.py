@@ -6,7 +6,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep.runtime.foreign.danger import is_dangerous
+from lockstep.runtime.foreign.danger import is_dangerous, is_unknown
 from lockstep.runtime.foreign.dtypes import BYTES
 from lockstep.runtime.foreign.tensor_ref import TensorRef
 
@@ -73,6 +73,11 @@ class Contents:
     def dangerous(self) -> list[str]:
         """Names among `origins` that only a trap would ask for."""
         return [origin for origin in self.origins if is_dangerous(origin)]
+
+    @property
+    def unknown(self) -> list[str]:
+        """Functions among `origins` of which nobody here knows what they do."""
+        return [origin for origin in self.origins if is_unknown(origin)]
 
     def merged(self, groups: Mapping[str, dict[str, Entry]], other: "Contents | None" = None) -> None:
         """Add groups, and the facts, origins and notes of where they come from."""

@@ -1,15 +1,18 @@
 """The folder of torch.distributed.checkpoint (`.metadata`, `*.distcp`), read without its classes and without ranks."""
 
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.runtime.foreign.chunks import Chunk, put_together
 from lockstep.runtime.foreign.contents import Contents, Entry
+from lockstep.runtime.foreign.danger import is_dangerous
 from lockstep.runtime.foreign.dtypes import BYTES
+from lockstep.runtime.foreign.names import text_of
 from lockstep.runtime.foreign.placeholder import Foreign
 from lockstep.runtime.foreign.safetensors_file import looks_like_one, read_safetensors
-from lockstep.runtime.foreign.tensor_ref import TensorRef
+from lockstep.runtime.foreign.tensor_ref import TensorRef, are_sizes, sizes_text
 from lockstep.runtime.foreign.torch_file import read_torch_file
 from lockstep.runtime.foreign.tree import weights_group
 from lockstep.runtime.foreign.window import DamagedFileError, Window
@@ -44,17 +47,18 @@ def read(path: Path) -> Contents:
         groups: dict[str, dict[str, Entry]] = {}
         values = []
         for name, about in stored.items():
-            entry = _entry(str(name), _attributes(about), where)
+            entry = _entry(text_of(name), _attributes(about), where)
             if entry is None:
-                values.append(str(name))
+                values.append(text_of(name))
             else:
-                group, inner = _place(str(name), paths.get(name))
+                group, inner = _place(text_of(name), paths.get(name))
                 groups.setdefault(group, {})[inner] = entry
     except DamagedFileError as error:
         raise DamagedFileError(f"{path}: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DamagedFileError(f"{path / METADATA} is not what DCP writes: {error!r}") from None
-    origins = [origin for origin in pickled.origins if not origin.startswith(_OWN)]
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        told = type(error).__name__  # not its text: it may hold a key without end
+        raise DamagedFileError(f"{path / METADATA} is not what DCP writes ({told})") from None
+    origins = [origin for origin in pickled.origins if not origin.startswith(_OWN) or is_dangerous(origin)]
     ranks = len({window.source for window in where.values()})
     facts = {"files": ranks, "plain values": len(values)}
     return Contents(path, KIND, groups, weights_group(groups), facts, origins)
@@ -71,14 +75,14 @@ def _where(folder: Path, storage: Any) -> dict[tuple[str, tuple[int, ...] | None
     found = {}
     for index, info in storage.items():
         key, place = _attributes(index), _attributes(info)
-        file = folder / str(place["relative_path"])
+        file = folder / text_of(place["relative_path"])
         if file.parent.resolve() != folder.resolve():
-            raise DamagedFileError(f"{METADATA} points out of the folder, to {place['relative_path']}")
+            raise DamagedFileError(f"{METADATA} points out of the folder, to {text_of(place['relative_path'])}")
         if not file.is_file():
             raise DamagedFileError(f"{file.name} is missing")
         offsets = key.get("offset")
         at = None if offsets is None else tuple(offsets)
-        found[str(key["fqn"]), at] = Window.of(file).part(place["offset"], place["length"])
+        found[text_of(key["fqn"]), at] = Window.of(file).part(place["offset"], place["length"])
     return found
 
 
@@ -95,7 +99,9 @@ def _entry(name: str, about: dict[Any, Any], where: dict[tuple[str, tuple[int, .
         offsets, sizes = tuple(block["offsets"]), tuple(block["sizes"])
         window = where.get((name, offsets)) or where.get((name, None))
         if window is None:
-            raise DamagedFileError(f"the chunk of {name} at {offsets} is missing")
+            raise DamagedFileError(f"the chunk of {name} at {sizes_text(offsets)} is missing")
+        if not are_sizes(*sizes) or prod(sizes) * BYTES[dtype] > window.nbytes:
+            raise DamagedFileError(f"the chunk of {name} at {sizes_text(offsets)} has {window.nbytes} bytes, too few")
         chunks.append(Chunk(offsets, sizes, partial(_load, window)))
     return put_together(name, shape, dtype, chunks)
 
@@ -111,8 +117,10 @@ def _load(window: Window) -> "Tensor":
 
 def _tensor_in(window: Window) -> TensorRef:
     if looks_like_one(window):
-        (ref,) = read_safetensors(window).tensors.values()
-        return ref
+        found = list(read_safetensors(window).tensors.values())
+        if len(found) != 1:
+            raise DamagedFileError(f"a chunk holds {len(found)} tensors")
+        return found[0]
     root = read_torch_file(window).root
     if not isinstance(root, TensorRef):
         raise DamagedFileError("a chunk holds no tensor")
@@ -122,5 +130,5 @@ def _tensor_in(window: Window) -> TensorRef:
 def _place(name: str, path: Any) -> tuple[str, str]:
     """The group of a tensor, and its name in there: {"model": {"a.weight": ...}} is stored as `model.a.weight`."""
     if isinstance(path, tuple | list) and len(path) > 1:
-        return str(path[0]), ".".join(str(part) for part in path[1:])
+        return text_of(path[0]), ".".join(text_of(part) for part in path[1:])
     return "", name

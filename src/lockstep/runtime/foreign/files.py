@@ -1,11 +1,13 @@
 """One file -> what it holds: `.safetensors`, or what `torch.save` or `pickle.dump` wrote; its first bytes say which."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from lockstep.runtime.foreign.bogus import what_it_is
 from lockstep.runtime.foreign.contents import Contents, Entry
 from lockstep.runtime.foreign.facts import facts_of
+from lockstep.runtime.foreign.names import text_of
 from lockstep.runtime.foreign.placeholder import Foreign
 from lockstep.runtime.foreign.safetensors_file import looks_like_one, read_safetensors
 from lockstep.runtime.foreign.torch_file import (
@@ -28,8 +30,12 @@ def matches(path: Path) -> bool:
     return path.is_file()
 
 
-def read(path: Path) -> Contents:
+def read(path: Path, elsewhere: Collection[str] = ()) -> Contents:
     """What a file holds.
+
+    Args:
+        path: it.
+        elsewhere: what its optimizer keeps for a parameter in other files.
 
     Raises:
         DamagedFileError: where it is not whole.
@@ -39,7 +45,7 @@ def read(path: Path) -> Contents:
     try:
         if form_of(window, path.suffix) == "safetensors":
             return _safetensors(path, window)
-        contents = _pickled(path, read_torch_file(window))
+        contents = _pickled(path, read_torch_file(window), elsewhere)
         contents.damage = next((f"{name} is not as it was written (CRC-32)" for name in damaged_records(window)), "")
         return contents
     except DamagedFileError as error:
@@ -77,16 +83,17 @@ def _safetensors(path: Path, window: Window) -> Contents:
     return Contents(path, "safetensors file", {"": tensors}, "" if tensors else None, facts)
 
 
-def _pickled(path: Path, pickled: Pickled) -> Contents:
+def _pickled(path: Path, pickled: Pickled, elsewhere: Collection[str]) -> Contents:
     root = pickled.root
+    facts = facts_of(root, elsewhere)
     groups = groups_of(root)
-    contents = Contents(path, _kind(pickled, groups), groups, weights_group(groups), facts_of(root), pickled.origins)
+    contents = Contents(path, _kind(pickled, groups), groups, weights_group(groups), facts, pickled.origins)
     hyper = root.get("hyper_parameters") if isinstance(root, dict) else None
     if isinstance(hyper, dict | Foreign):
         names = (
             list(hyper) if isinstance(hyper, dict) else [key for key, _ in [*hyper.pairs, *hyper.attributes.items()]]
         )
-        contents.facts["hyper_parameters"] = ", ".join(str(name) for name in names[:12])
+        contents.facts["hyper_parameters"] = ", ".join(text_of(name) for name in names[:12])
     if not groups:
         contents.notes.append("no tensor is in it")
     return contents

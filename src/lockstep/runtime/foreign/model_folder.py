@@ -80,10 +80,10 @@ def weight_map(index: Path) -> dict[str, str]:
     try:
         named = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         shards = {str(name): str(file) for name, file in named.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedFileError(f"{index} cannot be read: {error!r}") from None
     for file in shards.values():
-        if Path(file).name != file:
+        if Path(file).name != file or file in ("", ".."):
             raise DamagedFileError(f"{index} names a file of another folder: {file}")
     return shards
 

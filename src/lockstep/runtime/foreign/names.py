@@ -2,13 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 from lockstep.core.errors import UserError, explain
+from lockstep.core.words import printable as printable
 
 # What wrappers put before a name, and what they put anywhere into it.
 BEFORE = ("module.",)
 INSIDE = ("_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
 COMMON = ("model.", "net.", "network.", "backbone.", "encoder.", "state_dict.")
+
+_WIDEST = 256  # bits of a number that is written out
 
 
 def plain(name: str) -> str:
@@ -21,9 +25,20 @@ def plain(name: str) -> str:
     return name
 
 
-def printable(text: str) -> str:
-    """A line of text from a file, without what would move a terminal's cursor or change its colours."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+def text_of(value: Any) -> str:
+    """A key or value from a file as short text; of what could grow without end, what it is.
+
+    A list that holds itself many times has few bytes in a file and fills the memory as text.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and value.bit_length() > _WIDEST:
+        return f"<a number of {value.bit_length()} bits>"
+    if value is None or isinstance(value, int | float | complex):
+        return str(value)
+    if isinstance(value, tuple) and len(value) <= 8 and all(isinstance(part, str | int | float) for part in value):
+        return f"({', '.join(map(text_of, value))})"
+    return f"<{getattr(value, 'origin', '') or type(value).__name__}>"
 
 
 def prefixes_of(names: Iterable[str]) -> dict[str, int]:
@@ -73,12 +88,12 @@ def renamed(names: Iterable[str], strip: Sequence[str] = (), add: str = "", only
             continue
         result[name] = new
         if owner.setdefault(new, name) != name:
-            seen = f"{owner[new]} and {name} would both become {new}"
+            seen = printable(f"{owner[new]} and {name} would both become {new}")
             raise UserError(explain(seen, "one name, one tensor", next_step="strip less, or take a part with --only"))
         if not new or new.endswith("."):
-            raise UserError(explain(f"nothing would be left of the name {name}", next_step="strip less"))
+            raise UserError(explain(printable(f"nothing would be left of the name {name}"), next_step="strip less"))
     unused = [prefix for prefix in strip if prefix not in used]
     if unused:
-        there = ", ".join(list(owner)[:3])
+        there = printable(", ".join(list(owner)[:3]))
         raise UserError(explain(f"no name begins with {unused[0]!r}", "a prefix of names", f"names such as {there}"))
     return result

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lockstep.runtime.foreign.danger import is_dangerous
+from lockstep.runtime.foreign.danger import is_dangerous, is_unknown
 
 _KNOWN = (
     ("numpy.", "numbers of numpy"),
@@ -23,6 +23,7 @@ _KNOWN = (
     ("copyreg.", "objects of classes"),
     ("enum.", "constants"),
 )
+_UNKNOWN = "called when it is read with pickle; what they do cannot be told here"
 
 
 def told(origins: Sequence[str]) -> list[str]:
@@ -33,9 +34,8 @@ def told(origins: Sequence[str]) -> list[str]:
     kinds: dict[str, list[str]] = {}
     for name in origins:
         if not is_dangerous(name):
-            kinds.setdefault(
-                next((what for start, what in _KNOWN if name.startswith(start)), "other objects"), []
-            ).append(name)
+            known = next((what for start, what in _KNOWN if name.startswith(start)), "other objects")
+            kinds.setdefault(_UNKNOWN if is_unknown(name) else known, []).append(name)
     for what, names in kinds.items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         lines.append(f"{', '.join(names[:3])}{more}: {what}")

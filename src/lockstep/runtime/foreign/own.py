@@ -48,9 +48,9 @@ class Run:
         others = [one.name for one in listing(folder) if one != newest]
         best = folder / "best"
         contents.notes += [f"passed over: {damage}" for damage in refused]
-        contents.facts["also there"] = ", ".join(
-            [*others, *([f"best -> {best.readlink()}"] if best.is_symlink() else [])]
-        )
+        others += [f"best -> {best.readlink()}"] if best.is_symlink() else []
+        if others:
+            contents.facts["also there"] = ", ".join(others)
         return contents
 
 
@@ -86,13 +86,15 @@ def _opened(path: Path) -> Contents:
     for name in (MODEL, TRAINER):
         if not (path / name).is_file():
             raise DamagedFileError(f"{path / name} is missing")
-    model, trainer = files.read(path / MODEL), files.read(path / TRAINER)
+    shards = rank_shards.read(path / SHARDS).groups[""] if (path / SHARDS).is_dir() else {}
+    kept = {name.rpartition(".")[2] for name in shards if name.startswith("optimizer.")}
+    model, trainer = files.read(path / MODEL), files.read(path / TRAINER, kept)
     contents = Contents(path, Own.KIND, {"model": model.groups[""]}, "model", _facts(path))
     contents.merged({name: group for name, group in trainer.groups.items() if name}, trainer)
     if (path / EMA).is_file():
         contents.merged({"ema": files.read(path / EMA).groups[""]})
     if (path / SHARDS).is_dir():
-        contents.merged({"optimizer.shards": rank_shards.read(path / SHARDS).groups[""]})
+        contents.merged({"optimizer.shards": shards})
     return contents
 
 
@@ -109,7 +111,9 @@ def checkpoints_of(path: Path) -> Path:
 def _facts(path: Path) -> dict[str, object]:
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        if not isinstance(manifest, dict):
+            raise ValueError("it is no table")
+    except (OSError, ValueError, RecursionError) as error:
         raise DamagedFileError(f"{path / MANIFEST} cannot be read: {error}") from None
     wanted = ("step", "epoch", "best", "num_ranks")
     return {key: manifest[key] for key in wanted if isinstance(manifest.get(key), int | float | str)}

@@ -49,7 +49,7 @@ def _offsets(found: Safetensors) -> dict[str, tuple[int, ...]]:
     try:
         told = json.loads(found.metadata.get(_INFO, "{}"))
         return {str(name): tuple(int(at) for at in about["saved_offsets"]) for name, about in told.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DamagedFileError(f"its header does not say where its blocks belong: {error!r}") from None
 
 

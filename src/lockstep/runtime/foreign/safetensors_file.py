@@ -6,7 +6,8 @@ from math import prod
 from typing import Any
 
 from lockstep.runtime.foreign.dtypes import BYTES, SAFETENSORS
-from lockstep.runtime.foreign.tensor_ref import Storage, TensorRef
+from lockstep.runtime.foreign.names import text_of
+from lockstep.runtime.foreign.tensor_ref import Storage, TensorRef, are_sizes
 from lockstep.runtime.foreign.window import DamagedFileError, Window
 
 LARGEST_HEADER = 100_000_000  # bytes; the limit of the format
@@ -38,7 +39,7 @@ def read_safetensors(window: Window) -> Safetensors:
         raise DamagedFileError(f"its header should have {length} bytes, and the file has {window.nbytes} in all")
     try:
         header = json.loads(window.part(8, length).read().decode("utf-8"))
-        metadata = dict(header.pop("__metadata__", {}))
+        metadata = {key: text_of(value) for key, value in (header.pop("__metadata__", None) or {}).items()}
         entries = {name: _entry(entry) for name, entry in header.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedFileError(f"its header cannot be read: {error}") from None
@@ -65,15 +66,19 @@ def _entry(entry: dict[str, Any]) -> tuple[str, tuple[int, ...], int, int]:
 
 
 def _tensor(name: str, dtype: str, shape: tuple[int, ...], start: int, end: int, data: Window) -> TensorRef:
-    whole = all(isinstance(one, int) and one >= 0 for one in (*shape, start, end))
-    if not whole or end - start != prod(shape) * BYTES[dtype]:
+    if not are_sizes(*shape, start, end):
+        raise DamagedFileError(f"{name}: its shape or its place in the file is none")
+    if end - start != prod(shape) * BYTES[dtype]:
         raise DamagedFileError(f"{name}: {end - start} bytes for a tensor of shape {shape} and type {dtype}")
     if end > data.nbytes:
         raise DamagedFileError(f"{name} ends {end - data.nbytes} bytes behind the end of the file: it was cut off")
     storage = Storage(name, dtype, prod(shape))
     storage.window = data.part(start, end - start)
     stride = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    return TensorRef(storage, 0, shape, stride, dtype)
+    try:
+        return TensorRef(storage, 0, shape, stride, dtype).checked()
+    except DamagedFileError as error:
+        raise DamagedFileError(f"{name}: {error}") from None
 
 
 def _no_gaps(spans: list[tuple[int, int, str]], nbytes: int) -> None:
@@ -89,6 +94,6 @@ def _no_gaps(spans: list[tuple[int, int, str]], nbytes: int) -> None:
 def _ties(metadata: dict[str, str]) -> dict[str, str]:
     try:
         ties = json.loads(metadata.get(_TIES, "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return {str(name): str(owner) for name, owner in ties.items()} if isinstance(ties, dict) else {}

@@ -36,7 +36,7 @@ def weights_in(contents: Contents, key: str | None = None) -> dict[str, Entry]:
         )
     if contents.damage:
         raise DamagedFileError(f"{where} is damaged: {contents.damage}")
-    if not contents.groups:
+    if not any(contents.groups.values()):
         raise UserError(explain(f"{where} holds no tensors by name", "a state dict, also one inside a dict", where))
     if key is not None:
         found = [name for name in contents.groups if name == key or name.rpartition(".")[2] == key]
@@ -44,16 +44,22 @@ def weights_in(contents: Contents, key: str | None = None) -> dict[str, Entry]:
             raise UserError(
                 explain(f"{key!r} is {'not' if not found else 'more than once'} in {where}", _choice(contents))
             )
-        return contents.groups[found[0]]
+        return _filled(where, contents.groups[found[0]])
     if contents.weights is None:
-        names = [name or "(top)" for name in contents.groups]
+        names = [printable(name) or "(top)" for name in contents.groups]
         seen = f"{where} holds {', '.join(names)}; which are the weights is not clear"
         raise UserError(explain(seen, next_step=f"lockstep ckpt convert {where} weights.safetensors --key {names[0]}"))
-    return contents.groups[contents.weights]
+    return _filled(where, contents.groups[contents.weights])
+
+
+def _filled(where: str, entries: dict[str, Entry]) -> dict[str, Entry]:
+    if not entries:
+        raise UserError(explain(f"{where} holds no tensors where its weights should be", "a state dict", where))
+    return entries
 
 
 def _choice(contents: Contents) -> str:
-    return f"one of {', '.join(name for name in contents.groups if name)}"
+    return printable(f"one of {', '.join(name for name in contents.groups if name)}")
 
 
 def weights_from(path: Path, where: str = "init_from") -> "dict[str, Tensor]":
@@ -69,8 +75,8 @@ def weights_from(path: Path, where: str = "init_from") -> "dict[str, Tensor]":
     try:
         return load_all(weights_in(open_checkpoint(path)))
     except NoCheckpointError as error:
-        raise UserError(explain(f"it cannot be read: {error}", "a checkpoint", where, error.todo)) from None
+        raise UserError(explain(printable(f"it cannot be read: {error}"), "a checkpoint", where, error.todo)) from None
     except DamagedFileError as error:
-        raise UserError(explain(f"it cannot be read: {error}", "a whole checkpoint", where)) from None
+        raise UserError(explain(printable(f"it cannot be read: {error}"), "a whole checkpoint", where)) from None
     except OSError as error:
         raise UserError(explain(f"{path} cannot be read: {error.strerror or error}", where=where)) from None

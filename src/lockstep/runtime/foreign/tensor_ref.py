@@ -1,16 +1,29 @@
 """A tensor that is still in its file: its shape is known, its numbers are read when they are asked for."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from lockstep.runtime.foreign.dtypes import BYTES
+from lockstep.runtime.foreign.names import text_of
 from lockstep.runtime.foreign.window import DamagedFileError, Window
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+LARGEST_SIZE, MOST_DIMENSIONS = 2**63 - 1, 64  # of a tensor in torch
 LARGEST_REPEAT = 2**28  # elements that an expanded tensor (one number, many times) may have
+
+
+def are_sizes(*values: Any) -> bool:
+    """Whether values from a file are whole numbers that torch takes as sizes."""
+    return all(type(value) is int and 0 <= value <= LARGEST_SIZE for value in values)
+
+
+def sizes_text(sizes: Iterable[Any]) -> str:
+    """Sizes as a file tells them, whatever they are."""
+    return f"({', '.join(map(text_of, sizes))})"
 
 
 class Storage:
@@ -53,10 +66,15 @@ class TensorRef:
     @property
     def identity(self) -> tuple[Any, ...]:
         """Equal for tensors that are one and the same in memory: tied weights."""
-        window = self.storage.window
-        assert window is not None
+        window = self._window
         source = id(window.source) if isinstance(window.source, bytes) else window.source
         return (source, window.start, self.offset, self.shape, self.stride, self.dtype)
+
+    @property
+    def _window(self) -> Window:
+        if self.storage.window is None:
+            raise DamagedFileError(f"storage {self.storage.key} is missing")
+        return self.storage.window
 
     @property
     def span(self) -> int:
@@ -71,10 +89,14 @@ class TensorRef:
         Raises:
             DamagedFileError: where it reaches beyond its storage, or is no tensor at all.
         """
-        numbers = (self.offset, *self.shape, *self.stride)
-        whole = all(isinstance(one, int) and one >= 0 for one in numbers) and len(self.shape) == len(self.stride)
-        if not whole or self.dtype not in BYTES:
-            raise DamagedFileError(f"a tensor of shape {self.shape}, strides {self.stride} and type {self.dtype}")
+        if not isinstance(self.dtype, str) or self.dtype not in BYTES:
+            raise DamagedFileError(f"a tensor of type {text_of(self.dtype)}")
+        if len(self.shape) != len(self.stride) or len(self.shape) > MOST_DIMENSIONS:
+            raise DamagedFileError(f"a tensor of {len(self.shape)} dimensions with {len(self.stride)} strides")
+        if not are_sizes(self.offset, *self.shape, prod(max(1, size) for size in self.shape) * BYTES[self.dtype]):
+            raise DamagedFileError(f"a tensor of shape {sizes_text(self.shape)}")
+        if not are_sizes(*self.stride):
+            raise DamagedFileError(f"a tensor of strides {sizes_text(self.stride)}")
         room = self.storage.numel * BYTES[self.storage.dtype] // BYTES[self.dtype]
         if self.span and self.offset + self.span > room:
             raise DamagedFileError(f"a tensor of shape {self.shape} in a storage of {room} elements")
@@ -89,7 +111,6 @@ class TensorRef:
         dtype = getattr(torch, self.dtype)
         if not self.span:
             return torch.empty(self.shape, dtype=dtype)
-        assert self.storage.window is not None
         size = BYTES[self.dtype]
-        data = self.storage.window.part(self.offset * size, self.span * size).read()
+        data = self._window.part(self.offset * size, self.span * size).read()
         return torch.frombuffer(data, dtype=dtype).as_strided(self.shape, self.stride)

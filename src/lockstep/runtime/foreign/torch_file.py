@@ -11,6 +11,7 @@ from typing import Any
 
 from lockstep.runtime.foreign.danger import end_of_pickle
 from lockstep.runtime.foreign.dtypes import BYTES
+from lockstep.runtime.foreign.names import text_of
 from lockstep.runtime.foreign.tensor_ref import Storage
 from lockstep.runtime.foreign.unpickler import unpickle
 from lockstep.runtime.foreign.window import DamagedFileError, NoCheckpointError, Window
@@ -131,13 +132,13 @@ def _legacy(window: Window, origins: dict[str, None], nested: Any) -> Pickled:
         raise NoCheckpointError("written on a big-endian machine", "load it with torch and save it again")
     by_key = {key: storage for (key, _), storage in storages.items()}
     for key in keys if isinstance(keys, list) else ():
-        storage = by_key.get(str(key))
+        storage = by_key.get(text_of(key))
         if storage is None:
-            raise DamagedFileError(f"storage {key} belongs to no tensor")
+            raise DamagedFileError(f"storage {text_of(key)} belongs to no tensor")
         (numel,) = struct.unpack("<q", window.part(at, 8).read())
         storage.window = window.part(at + 8, numel * BYTES[storage.dtype])
         if numel < storage.numel:
-            raise DamagedFileError(f"storage {key} has {numel} of {storage.numel} elements")
+            raise DamagedFileError(f"storage {text_of(key)} has {numel} of {storage.numel} elements")
         at += 8 + storage.window.nbytes
     missing = [key for key, storage in by_key.items() if storage.window is None]
     if missing:

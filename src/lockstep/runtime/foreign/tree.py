@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lockstep.runtime.foreign.contents import Entry
+from lockstep.runtime.foreign.names import text_of
 from lockstep.runtime.foreign.placeholder import Foreign
 from lockstep.runtime.foreign.tensor_ref import TensorRef
 from lockstep.runtime.foreign.window import DamagedFileError
@@ -52,7 +53,9 @@ def is_rng(key: str) -> bool:
 
 def is_optimizer(value: Any) -> bool:
     """Whether a value is the state dict of an optimizer."""
-    return isinstance(value, dict) and "state" in value and "param_groups" in value
+    if not isinstance(value, dict):
+        return False
+    return isinstance(value.get("state"), dict) and isinstance(value.get("param_groups"), list | tuple)
 
 
 def items_of(value: Any) -> list[tuple[Any, Any]] | None:
@@ -62,7 +65,8 @@ def items_of(value: Any) -> list[tuple[Any, Any]] | None:
     if isinstance(value, Foreign):
         attributes = value.attributes
         if is_module(value):
-            left_out = attributes.get("_non_persistent_buffers_set") or ()
+            left_out = attributes.get("_non_persistent_buffers_set")
+            left_out = left_out if isinstance(left_out, set | frozenset | list | tuple) else ()
             buffers = [item for item in attributes.get("_buffers", {}).items() if item[0] not in left_out]
             return [*attributes.get("_parameters", {}).items(), *buffers, *attributes.get("_modules", {}).items()]
         return [*value.pairs, *attributes.items()]
@@ -90,8 +94,8 @@ def _collect(value: Any, path: str, found: dict[str, dict[str, Entry]], depth: i
         return tensors
     loose: dict[str, Entry] = {}
     for key, item in items:
-        below = f"{path}.{key}" if path else str(key)
-        if isinstance(item, TensorRef) and is_rng(str(key)):
+        below = f"{path}.{key}" if path else text_of(key)
+        if isinstance(item, TensorRef) and is_rng(text_of(key)):
             found[below] = {"": Entry.of(item)}
         elif isinstance(item, TensorRef):
             loose[below] = Entry.of(item)
@@ -110,7 +114,7 @@ def _is_state_dict(value: Any, path: str) -> bool:
     known = [key for key in MODEL_KEYS if items_of(value.get(key)) is not None]
     if known and not path:
         return False  # {"model": {...}, "loss": tensor}
-    direct = any(isinstance(item, TensorRef) and not is_rng(str(key)) for key, item in value.items())
+    direct = any(isinstance(item, TensorRef) and not is_rng(text_of(key)) for key, item in value.items())
     return direct or (path.rpartition(".")[2] in MODEL_KEYS and not known)
 
 
@@ -135,4 +139,4 @@ def _flat(value: Any, path: str, budget: list[int], above: tuple[int, ...]) -> I
     if parts and id(value) not in above:
         for key, part in parts:
             if isinstance(part, _STRUCTURES):
-                yield from _flat(part, f"{path}.{key}" if path else str(key), budget, (*above, id(value)))
+                yield from _flat(part, f"{path}.{key}" if path else text_of(key), budget, (*above, id(value)))

@@ -11,8 +11,10 @@ from typing import Any
 
 from lockstep.runtime.foreign.danger import end_of_pickle
 from lockstep.runtime.foreign.dtypes import BYTES, STORAGES
+from lockstep.runtime.foreign.honest import name_of
+from lockstep.runtime.foreign.names import text_of
 from lockstep.runtime.foreign.placeholder import Foreign, foreign_class
-from lockstep.runtime.foreign.tensor_ref import Storage, TensorRef
+from lockstep.runtime.foreign.tensor_ref import Storage, TensorRef, are_sizes
 from lockstep.runtime.foreign.window import DamagedFileError, Window
 
 LARGEST_PICKLE = 2**31  # bytes
@@ -86,7 +88,7 @@ class _Reader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """A maker of ours or the class of a placeholder; nothing is imported."""
-        origin = f"{module}.{name}"
+        origin = name_of(module, name)
         if origin in ("collections.OrderedDict", "collections.defaultdict"):
             return Table if name == "OrderedDict" else foreign_class(origin)
         if module in _PYTHON and name in _PLAIN:
@@ -106,12 +108,12 @@ class _Reader(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> Storage:
         """A storage by the name that the pickle has for it."""
         if not isinstance(pid, tuple) or len(pid) < 5 or pid[0] != "storage" or pid[1] not in BYTES:
-            raise DamagedFileError(f"a reference that is no storage: {str(pid)[:80]}")
+            raise DamagedFileError(f"a reference that is no storage: {text_of(pid)[:80]}")
         if len(pid) > 5 and pid[5] is not None:
             raise DamagedFileError("it has views of storages, which torch wrote before 0.4; save it again with torch")
-        key, numel = str(pid[2]), pid[4]
-        if not isinstance(numel, int) or numel < 0:
-            raise DamagedFileError(f"storage {key} of {numel} elements")
+        key, numel = text_of(pid[2]), pid[4]
+        if not are_sizes(numel):
+            raise DamagedFileError(f"storage {key} of {text_of(numel)} elements")
         return self._storages.setdefault((key, pid[1]), Storage(key, pid[1], numel))
 
 
@@ -169,7 +171,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "Buffer": _same,
     "TypedStorage": _wrapped_storage,
     "Size": lambda sizes=(): tuple(sizes),
-    "device": lambda *parts: ":".join(str(part) for part in parts),
+    "device": lambda *parts: ":".join(text_of(part) for part in parts),
     "encode": _encode,
     "bytearray": lambda data=b"", *_: _bytes(data),
 }

@@ -65,8 +65,17 @@ def same_bits(left: "Tensor", right: "Tensor") -> bool:
     """Whether two tensors of one shape and type have the same bytes; NaN too."""
     import torch
 
-    one, other = (tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (left, right))
+    one, other = (_bytes(tensor.contiguous().reshape(-1)) for tensor in (left, right))
     return torch.equal(one, other)
+
+
+def _bytes(flat: "Tensor") -> "Tensor":
+    """The bytes of numbers in a row; a row of one number may have any stride, and still be contiguous to torch."""
+    import torch
+
+    if flat.stride(0) != 1:
+        flat = torch.empty(flat.shape, dtype=flat.dtype).copy_(flat)
+    return flat.view(torch.uint8)
 
 
 def distance(left: "Tensor", right: "Tensor") -> Distance | None:

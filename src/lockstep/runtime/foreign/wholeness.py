@@ -7,12 +7,13 @@ from typing import Literal
 
 from lockstep.core.digest import file_digest
 from lockstep.runtime.foreign import dcp, files, model_folder, rank_shards
+from lockstep.runtime.foreign.contents import Contents
 from lockstep.runtime.foreign.own import UNFINISHED, Own, Run, checkpoints_of, half_written
 from lockstep.runtime.foreign.readers import reader_of
 from lockstep.runtime.foreign.window import DamagedFileError, NoCheckpointError
 from lockstep.runtime.state.checkpoint import BEST, DamagedError, listing, newest_whole, verify
 
-State = Literal["whole", "damaged", "left over", "refused", "note"]
+State = Literal["whole", "damaged", "left over", "refused", "unsure", "note"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Checked:
     """What was found out about a file or folder.
 
     Attributes:
-        path: which. state: how it is; `left over` and `note` are no damage.
+        path: which. state: how it is; `left over` and `note` are no damage; `unsure` is whole, and calls functions that
+            nobody here knows when it is read with pickle.
         detail: what was checked, or what is wrong.
     """
 
@@ -85,7 +87,7 @@ def _model_folder(path: Path) -> Iterator[Checked]:
         yield _opened(path, f"every tensor that {index.name} names is there")
     shards = sorted(set(model_folder.weight_map(index).values())) if index is not None and _readable(index) else []
     for file in [*(path / name for name in shards), *([] if shards else model_folder.models_in(path))]:
-        if file.exists():
+        if file.is_file():
             yield _file(file)
     for file in model_folder.rest_in(path):
         yield _file(file)
@@ -107,7 +109,7 @@ def _opened(path: Path, good: str) -> Checked:
                 entry.load()
     except (DamagedFileError, NoCheckpointError) as error:
         return Checked(path, "damaged", str(error).removeprefix(f"{path}: "))
-    return Checked(path, "whole", good)
+    return _trusted(path, contents, good)
 
 
 def _file(path: Path) -> Checked:
@@ -117,7 +119,15 @@ def _file(path: Path) -> Checked:
         return Checked(path, "damaged", str(error).removeprefix(f"{path}: "))
     if contents.damage:
         return Checked(path, "damaged", contents.damage)
+    count = sum(len(group) for group in contents.groups.values())
+    return _trusted(path, contents, f"{contents.kind}, {count} tensors; SHA-256 {file_digest(path)[:16]}...")
+
+
+def _trusted(path: Path, contents: Contents, good: str) -> Checked:
+    """What is said of bytes that are whole: pickle may do something with them all the same."""
     if contents.dangerous:
         return Checked(path, "refused", f"it would run {', '.join(contents.dangerous[:5])}: a trap")
-    count = sum(len(group) for group in contents.groups.values())
-    return Checked(path, "whole", f"{contents.kind}, {count} tensors; SHA-256 {file_digest(path)[:16]}...")
+    if contents.unknown:
+        called = ", ".join(contents.unknown[:5])
+        return Checked(path, "unsure", f"{good}; it calls {called} when it is read with pickle, which may do anything")
+    return Checked(path, "whole", good)

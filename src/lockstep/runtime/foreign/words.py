@@ -151,6 +151,7 @@ def as_json(contents: Contents, shown: Shown, odd: OddValues | None) -> dict[str
         "finite": None if odd is None else not odd,
         "foreign": contents.origins,
         "runs_code": contents.dangerous,
+        "calls_unknown": contents.unknown,
         "damage": contents.damage,
         "notes": contents.notes,
     }

@@ -6,9 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from lockstep.core.errors import RunError, explain
+from lockstep.core.errors import RunError, UserError, explain
 from lockstep.core.files import flush, rename_durably
 from lockstep.runtime.foreign.contents import Entry
+from lockstep.runtime.foreign.names import printable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,6 +52,10 @@ def load_all(entries: Mapping[str, Entry], dtype: str | None = None) -> "dict[st
     return tensors
 
 
+def _is_text(name: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
 def write_weights(target: Path, entries: Mapping[str, Entry], form: Form, dtype: str | None = None) -> None:
     """Write tensors to a file; a reader sees the old file or the new one, never a part.
 
@@ -58,11 +63,18 @@ def write_weights(target: Path, entries: Mapping[str, Entry], form: Form, dtype:
     the header. In `.pt` it stays one tensor.
 
     Raises:
+        UserError: where a name cannot be stored in this form.
         RunError: where the disk is full or cannot be written; nothing is left behind then.
     """
     import torch
     from safetensors.torch import save_file
 
+    odd = [name for name in entries if form == "safetensors" and not _is_text(name)]
+    if odd:
+        must = "a name that can be written as UTF-8"
+        raise UserError(
+            explain(f"the name {printable(odd[0])}", must, next_step="write a .pt, or leave it out with --only")
+        )
     tensors = load_all(entries, dtype)
     beside = target.with_name(f".writing-{target.name}")
     try:

@@ -31,14 +31,15 @@ def broadcast_tensors(tensors: Sequence[Tensor]) -> None:
 
 def _together(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     """Groups of one type, none beyond `MOST_BYTES` but for a single tensor: they are copied once to be sent."""
-    by_type: dict[torch.dtype, list[Tensor]] = {}
+    groups: dict[torch.dtype, list[Tensor]] = {}
+    held: dict[torch.dtype, int] = {}
     for tensor in tensors:
-        group = by_type.setdefault(tensor.dtype, [])
-        if group and sum(map(_nbytes, group)) + _nbytes(tensor) > MOST_BYTES:
-            yield group
-            group = by_type[tensor.dtype] = []
-        group.append(tensor)
-    yield from by_type.values()
+        kind, size = tensor.dtype, _nbytes(tensor)
+        if groups.get(kind) and held[kind] + size > MOST_BYTES:
+            yield groups.pop(kind)
+        held[kind] = (held[kind] if kind in groups else 0) + size
+        groups.setdefault(kind, []).append(tensor)
+    yield from groups.values()
 
 
 def _nbytes(tensor: Tensor) -> int:

@@ -40,10 +40,13 @@ class Filling:
         """Call before each backward."""
         self.active = last
         self.had.clear()
-        self._zeros.clear()
         if last:
             # Queued before the wrapper's own callback, whose hooks on the outputs run later.
             loss.register_hook(self._at_start)
+
+    def end(self) -> None:
+        """Call after each backward."""
+        self._zeros.clear()
 
     def _at_start(self, grad: Tensor) -> None:
         engine: Any = torch.autograd.Variable._execution_engine

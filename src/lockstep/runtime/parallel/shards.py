@@ -114,6 +114,7 @@ class Shards(Wrapped):
         self._filling.start(loss, last)
         with _worded():
             loss.backward()
+        self._filling.end()
         return 0
 
     def norm(self, params: Sequence[nn.Parameter]) -> Tensor:

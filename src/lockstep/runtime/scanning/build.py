@@ -31,13 +31,24 @@ def leaves_of(sample: Any, path: str = "") -> Iterator[Leaf]:
     """Every leaf of a nested sample with its path: `image`, `boxes[2]`, `` for a sample that is one leaf.
 
     A list of plain numbers is one leaf. The order of a mapping's keys is of no matter.
+
+    Raises:
+        ValueError: where it holds itself. RecursionError: where it is nested hundreds of levels deep.
     """
+    return _leaves_of(sample, path, set())
+
+
+def _leaves_of(sample: Any, path: str, above: set[int]) -> Iterator[Leaf]:
     parts = None if isinstance(sample, _LEAVES) else _parts(sample)
     if parts is None:
         yield path, sample
         return
+    if id(sample) in above:
+        raise ValueError(f"{path or 'the sample'} holds itself")
+    above.add(id(sample))
     for key, value in parts:
-        yield from leaves_of(value, f"{path}.{key}" if path and key[0] != "[" else f"{path}{key}")
+        yield from _leaves_of(value, f"{path}.{key}" if path and key[0] != "[" else f"{path}{key}", above)
+    above.remove(id(sample))
 
 
 _LEAVES = (Tensor, np.ndarray, str, bytes, int, float, type(None))
@@ -73,6 +84,8 @@ def _describe(value: Any) -> tuple[str, Shape]:
         kind = _TYPES.get(value.dtype)
         if kind is None:
             kind = _TYPES[value.dtype] = f"{str(value.dtype).removeprefix('torch.')} tensor"
+        if value.is_nested:  # its sizes are those of its parts, or symbols
+            return f"nested {kind}", None
         return kind, tuple(value.shape)
     if isinstance(value, np.ndarray):
         # The length of the longest text is no property of a sample.

@@ -39,7 +39,7 @@ def _is_empty(value: Any) -> bool:
 
 
 def _shape_of(value: Any) -> str:
-    shape = getattr(value, "shape", None)
+    shape = None if isinstance(value, Tensor) and value.is_nested else getattr(value, "shape", None)
     return f" (shape {tuple(shape)})" if shape is not None else ""
 
 
@@ -62,6 +62,8 @@ def _nonfinite_tensor(value: Tensor) -> str | None:
     if not (value.is_floating_point() or value.is_complex()) or value.is_quantized or value.is_meta:
         return None
     value = value.detach()
+    if value.is_nested:
+        return next((bad for part in value.unbind() if (bad := _nonfinite_tensor(part)) is not None), None)
     if value.layout is not torch.strided:
         value = value.to_dense() if value.layout is not torch.sparse_coo else value.coalesce().values()
     if value.is_floating_point():

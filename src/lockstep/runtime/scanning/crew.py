@@ -5,14 +5,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.connection import wait
 
-from lockstep.core.errors import RunError, explain
+from lockstep.core.errors import RunError, UserError, explain
 from lockstep.runtime.data.named import where_of
 from lockstep.runtime.recipe import Batching
 from lockstep.runtime.scanning.finding import Finding
 from lockstep.runtime.scanning.read import Read
 from lockstep.runtime.scanning.reading import Source
 from lockstep.runtime.scanning.tasks import Backlog
-from lockstep.runtime.scanning.worker import ONE, SEVERAL, Block, Board, Pair, Task, Verdict, Worker
+from lockstep.runtime.scanning.worker import ONE, SEVERAL, Block, Board, Pair, Refused, Task, Verdict, Worker
 
 _LOOK_S = 0.1
 _MOST_LOST = 20
@@ -56,6 +56,7 @@ class Crew:
 
         Raises:
             RunError: where workers are lost one after the other, and nothing is read.
+            UserError: where the recipe is wrong, not a sample.
         """
         backlogs = {source.split: Backlog(source, self._num_workers) for source in self.sources}
 
@@ -121,6 +122,8 @@ class Crew:
                 except (EOFError, OSError):
                     worker.gone, self._looked = True, 0.0
                     continue
+                if isinstance(answer, Refused):
+                    raise UserError(answer.message)
                 task, worker.task, self.lost_in_a_row = worker.task, None, 0
                 assert task is not None
                 answered(worker, task, answer)

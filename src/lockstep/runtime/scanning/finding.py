@@ -32,7 +32,7 @@ class Finding:
     Attributes:
         kind: a key of `KINDS`.
         split: `train` or `val`.
-        index: of the sample in its split (of a stream: its position); None for what is of no single sample.
+        index: of the sample in its split (of a stream: its position); None for what is of no single sample, or of all.
         where: the file or files, empty where the data set does not name them.
         text: what is wrong with it.
     """

@@ -20,7 +20,7 @@ class Bar:
         self.total, self.done, self.found = total, 0, 0
         self._start = self._last = time.monotonic()
         self._bar: Progress | None = None
-        if sys.stderr.isatty():
+        if sys.stderr is not None and sys.stderr.isatty():
             columns = (
                 TextColumn("scan"),
                 BarColumn(),

@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from inspect import isgenerator
 from typing import Any
 
+from lockstep.core.errors import UserError, explain
 from lockstep.runtime.data.named import where_of
-from lockstep.runtime.recipe import Batching
+from lockstep.runtime.recipe import Batching, Labels
 from lockstep.runtime.scanning.build import Build, Leaf, build_of, leaves_of, num_bytes
 from lockstep.runtime.scanning.checks import census, label_text, value_faults
 from lockstep.runtime.scanning.finding import Finding
@@ -25,6 +25,8 @@ _MOST_KEPT = 64 * 2**20
 """Bytes of a stream's samples that are kept, one of each build, to be compared at the end."""
 _MOST_ERRORS = 20
 """Errors of a stream in a row after which it is left alone."""
+
+_DEFAULT_COLLATE = "default_collate: "
 
 Beat = Callable[[int | None], None]
 """Called before each piece of work with the index of the sample, or None where it is of several."""
@@ -43,6 +45,10 @@ class Source:
     split: str
     data: Any
     length: int | None
+
+
+class NotLabelsError(UserError):
+    """The recipe's `labels` gives what are no labels: a fault of the recipe, not of a sample."""
 
 
 class Reader:
@@ -72,6 +78,9 @@ class Reader:
         Args:
             indices: of a stream: the positions that come next.
             one_by_one: make a batch of each sample alone, so that one that ends the process is known.
+
+        Raises:
+            NotLabelsError: where the recipe's `labels` gives something else.
         """
         start = time.perf_counter()
         block, held, held_bytes = Gathering(), [], 0
@@ -83,7 +92,7 @@ class Reader:
             except StopIteration:
                 ended = True
                 break
-            except (Exception, SystemExit) as error:
+            except BaseException as error:  # whatever it is, it is the data set's: Ctrl-C does not come here
                 done += 1
                 self._errors += 1
                 ended = self._ended()
@@ -94,7 +103,11 @@ class Reader:
                 continue
             done += 1
             self._errors = 0
-            held_bytes += self._look(block, index, sample)
+            try:
+                held_bytes += self._look(block, index, sample)
+            except BaseException as error:  # of foreign objects, too
+                block.findings.append(self.finding("structure", index, _not_looked_at(error)))
+                continue
             held.append((index, sample))
             if one_by_one or len(held) == _MOST_TOGETHER or held_bytes >= _MOST_BYTES:
                 self._batch(block, held, one_by_one)
@@ -135,16 +148,17 @@ class Reader:
         try:
             return self.source.data[index]
         except StopIteration as error:
-            raise RuntimeError(f"StopIteration: {error}") from error  # it must not look like the end of a stream
+            raise RuntimeError("StopIteration") from error  # it must not look like the end of a stream
 
     def _ended(self) -> bool:
         """Whether a stream that has raised gives nothing more: a generator never does."""
         return self.source.length is None and (isgenerator(self._stream) or self._errors >= _MOST_ERRORS)
 
     def _look(self, block: Gathering, index: int, sample: Any) -> int:
-        """Check a sample by itself; how many bytes it has."""
+        """Check a sample by itself; how many bytes it has. Where it raises, nothing is noted in the block."""
         leaves: list[Leaf] = list(leaves_of(sample))
         build, size = build_of(leaves), num_bytes(leaves)
+        faults = list(value_faults(leaves))
         number = self._numbers.get(build)
         if number is None:
             number = self._numbers[build] = len(self._numbers)
@@ -157,7 +171,7 @@ class Reader:
         block.sizes.append(size)
         if self._named:
             block.names.append(name_digest(where_of(self.source.data, index)))
-        block.findings += [self.finding(kind, index, text) for kind, text in value_faults(leaves)]
+        block.findings += [self.finding(kind, index, text) for kind, text in faults]
         return size
 
     def _batch(self, block: Gathering, held: Sequence[tuple[int, Any]], one_by_one: bool) -> None:
@@ -174,23 +188,32 @@ class Reader:
         for pairs in alike.values():
             if len(pairs) > 1 and not one_by_one:
                 self.beat(None)
-                # None can be made of them, or of one: of which is seen below.
-                with suppress(Exception):
+                try:
                     if self._count(block, [sample for _, sample in pairs], None):
                         continue
+                except NotLabelsError:
+                    raise
+                except BaseException:  # none can be made of them, or of one: of which is seen below
+                    pass
             for index, sample in pairs:
                 self.beat(index)
                 try:
                     self._count(block, [sample], index)
-                except Exception as error:
-                    block.findings.append(self.finding("collate", index, told(error)))
+                except NotLabelsError:
+                    raise
+                except BaseException as error:
+                    block.findings.append(self.finding("collate", index, self._not_a_batch(error)))
 
     def _count(self, block: Gathering, samples: list[Any], index: int | None) -> bool:
         """Whether the labels of a batch are right; they are counted if so, or if it is of the one sample `index`."""
         alone = self._stacks and len(samples) == 1
-        labels = self.recipe.labels(batch_of_one(samples[0]) if alone else self.recipe.collate(samples))
+        labels: Any = self.recipe.labels(batch_of_one(samples[0]) if alone else self.recipe.collate(samples))
         if labels is None:
             return True
+        if not isinstance(labels, Labels):
+            seen = f"labels() gave {type(labels).__name__} for a batch of {self.source.split}"
+            must = "labels(batch) gives Labels(values, num_classes), or None where there is nothing to check"
+            raise NotLabelsError(explain(seen, must, type(self.recipe).__name__))
         found = census(labels)
         if found.wrong:
             if index is None:
@@ -199,3 +222,16 @@ class Reader:
         block.counts = found.counts if block.counts is None else block.counts + found.counts
         block.ignored += found.ignored
         return True
+
+    def _not_a_batch(self, error: BaseException) -> str:
+        text = told(error)
+        if self._stacks and isinstance(error, TypeError) and _DEFAULT_COLLATE in text:
+            return f"{text.replace(_DEFAULT_COLLATE, '')}; or write collate(samples) in the recipe"
+        return text
+
+
+def _not_looked_at(error: BaseException) -> str:
+    """What is wrong with a sample that cannot be taken apart."""
+    if isinstance(error, RecursionError):
+        return "is nested too deep to be looked at"
+    return f"cannot be looked at: {told(error)}"

@@ -42,13 +42,15 @@ class Split:
 def split_of(seen: Seen, table: Table, usual: Build | None, length: int | None, findings: Sequence[Finding]) -> Split:
     """One split in numbers."""
     sizes = sorted(table.sizes.tolist())
-    bad = {one.index for one in findings if one.split == seen.split and one.index is not None and not one.note}
+    mine = [one for one in findings if one.split == seen.split and not one.note]
+    bad = {one.index for one in mine if one.index is not None}
+    all_bad = any(one.index is None and one.kind != "stray" for one in mine)
     leaves = () if usual is None else zip(usual.leaves, usual.shapes, strict=True)
     return Split(
         name=seen.split,
         length=length,
         read=seen.done,
-        bad=len(bad),
+        bad=seen.done if all_bad else len(bad),
         num_bytes=sum(sizes),
         sizes=(sizes[0], sizes[len(sizes) // 2], sizes[-1]) if sizes else None,
         usual=tuple((path, kind, shape_text(shape)) for (path, kind), shape in leaves),

@@ -20,6 +20,9 @@ from lockstep.runtime.scanning.telling import told
 
 _MANY, _MANY_SHARE = 10, 0.05
 """Empty leaves of one kind from which they are meant: so many, and so large a share of the samples."""
+_OF_THE_RECIPE = ("unreadable", "collate")
+"""Kinds that are a fault of the recipe, not of a sample, where all samples have the same one."""
+_NOT_BATCHED = ("unreadable", "fatal", "slow", "structure", "dtype", "shape", "collate")
 
 
 def merged(findings: Sequence[Finding], odd: Sequence[Finding]) -> list[Finding]:
@@ -58,6 +61,30 @@ def often_empty(findings: Sequence[Finding], odd: Sequence[Finding], split: str,
     return kept + notes
 
 
+def in_all(findings: Sequence[Finding], split: str, samples: int) -> list[Finding]:
+    """Findings where what all samples of a split have in common is one finding, of no single sample.
+
+    Args:
+        findings: merged.
+        split: to look at. samples: that were tried in it.
+    """
+    same: dict[tuple[str, str], set[int | None]] = {}
+    apart = set()
+    for one in findings:
+        if one.split == split and one.kind in _NOT_BATCHED:
+            apart.add(one.index)
+            if one.kind in _OF_THE_RECIPE:
+                same.setdefault((one.kind, one.text), set()).add(one.index)
+    # Each of them has this fault, or another one that keeps it out of a batch.
+    whole = len(apart) == samples
+    shared = {key: len(found) for key, found in same.items() if whole and len(found) > max(1, samples // 2)}
+    kept = [one for one in findings if one.split != split or (one.kind, one.text) not in shared]
+    return kept + [
+        Finding(kind, split, None, "", f"all {'' if number == samples else 'other '}{number} samples: {text}")
+        for (kind, text), number in sorted(shared.items())
+    ]
+
+
 @dataclass
 class Scanner:
     """A scan of some splits.
@@ -81,7 +108,11 @@ class Scanner:
     interrupted: bool = False
 
     def run(self) -> Result:
-        """Read everything once. What was found by then is told where it is interrupted, or gives up."""
+        """Read everything once. What was found by then is told where it is interrupted, or gives up.
+
+        Raises:
+            UserError: where the recipe is wrong, not a sample.
+        """
         start = time.monotonic()
         lengths = [source.length for source in self.sources]
         total = None if None in lengths else sum(length or 0 for length in lengths)
@@ -115,6 +146,8 @@ class Scanner:
             bar.close()
             crew.close()
         tables = tables or {split: one.table() for split, one in seen.items()}
+        for split, one in seen.items():
+            self.findings = in_all(self.findings, split, one.done)
         return self._result(seen, tables, time.monotonic() - start, stopped)
 
     def _judge(self, tables: dict[str, Table], ask: Ask) -> None:

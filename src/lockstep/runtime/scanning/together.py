@@ -2,21 +2,35 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from lockstep.runtime.recipe import Batching
 from lockstep.runtime.scanning.build import batch_kind
 from lockstep.runtime.scanning.telling import told
 
+_LONG = 64
+
 
 def batch_of_one(sample: Any) -> Any:
-    """What torch's `default_collate` makes of one sample, without a copy of its tensors."""
+    """What torch's `default_collate` makes of one sample, without a copy of its tensors.
+
+    A long list of numbers becomes a list of tensors at once, not number by number.
+    """
     from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
     def viewed(batch: list[Tensor], *, collate_fn_map: object = None) -> Tensor:
         return batch[0][None]
 
-    return collate([sample], collate_fn_map={**default_collate_fn_map, Tensor: viewed})
+    def listed(batch: list[list[Any]], *, collate_fn_map: object = None) -> list[Any]:
+        (values,) = batch
+        if len(values) > _LONG and set(map(type, values)) in ({int}, {float}):
+            dtype = torch.int64 if type(values[0]) is int else torch.float64
+            return list(torch.tensor(values, dtype=dtype)[:, None])
+        return [collate([value], collate_fn_map=known) for value in values]
+
+    known: dict[Any, Any] = {**default_collate_fn_map, Tensor: viewed, list: listed}
+    return collate([sample], collate_fn_map=known)
 
 
 def why_not_together(recipe: Batching, usual: Any, other: Any) -> str | None:
@@ -30,6 +44,6 @@ def why_not_together(recipe: Batching, usual: Any, other: Any) -> str | None:
         for samples in ([other, other], [usual, other], [other, usual]):
             if batch_kind(recipe.collate(samples)) != wanted:
                 return "collate makes another kind of batch of it"
-    except Exception as error:
+    except BaseException as error:  # whatever it is, it is the recipe's
         return f"collate raised {told(error)}"
     return None

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from lockstep.core.words import amount, columns
+from lockstep.core.words import amount, columns, printable, shortened
 from lockstep.runtime.scanning.finding import KINDS, Finding
 from lockstep.runtime.scanning.result import Result, Split
 
 _NAMES = {"train": "training", "val": "validation"}
 _MOST_CLASSES = 24
+_MOST_LEAVES, _MOST_NAME, _MOST_TEXT = 8, 200, 600
+"""Leaves of the usual sample in the table; characters of a sample's files, and of what is wrong with it."""
 
 
 def report(result: Result, show: int) -> str:
@@ -17,15 +19,17 @@ def report(result: Result, show: int) -> str:
         result: the scan.
         show: findings of each kind that are printed; the rest is counted.
     """
-    lines = [*_table(result), *_classes(result.splits), *_findings(result.findings, show), _last(result)]
-    return "\n".join(lines)
+    lines = [*_table(result), *_classes(result.splits), *_findings(result.findings, show), *_last(result).split("\n")]
+    return "\n".join(map(printable, lines))
 
 
 def _table(result: Result) -> Iterator[str]:
     rows = [("split", "samples", "read", "bad", "bytes of a sample: min / median / max", "most samples are")]
     for one in result.splits:
         sizes = " / ".join(map(amount, one.sizes)) if one.sizes else "-"
-        usual = ", ".join(f"{path or 'sample'} {kind} {shape}" for path, kind, shape in one.usual) or "-"
+        leaves = [f"{path or 'sample'} {kind} {shape}" for path, kind, shape in one.usual[:_MOST_LEAVES]]
+        left_out = len(one.usual) - len(leaves)
+        usual = ", ".join(leaves + [f"and {left_out} more"] * bool(left_out)) or "-"
         more = f" ({one.builds} different)" if one.builds > 1 else ""
         length = "stream" if one.length is None else str(one.length)
         rows.append((one.name, length, str(one.read), str(one.bad), sizes, usual + more))
@@ -70,7 +74,7 @@ def _findings(findings: Sequence[Finding], show: int) -> Iterator[str]:
             continue
         note = "note: " if mine[0].note else ""
         yield f"{note}{words}: {len(mine)}"
-        yield from (f"  {name(one)}: {one.text}" for one in mine[:show])
+        yield from (f"  {name(one)}: {shortened(one.text, _MOST_TEXT)}" for one in mine[:show])
         if len(mine) > show:
             yield f"  ... and {len(mine) - show} more (--show N, or --json FILE for all)"
 
@@ -82,7 +86,7 @@ def name(one: Finding) -> str:
     """
     index = "" if one.index is None else f" {one.index}"
     named = not one.where or any(file in one.text for file in one.where.split(", "))
-    return f"{one.split}{index}" if named else f"{one.split}{index}, {one.where}"
+    return f"{one.split}{index}" if named else f"{one.split}{index}, {shortened(one.where, _MOST_NAME)}"
 
 
 def _last(result: Result) -> str:

@@ -5,6 +5,7 @@ import mmap
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,12 +17,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lockstep.core.words import printable
+from lockstep.runtime.data.named import error_text
 from lockstep.runtime.recipe import Batching
 from lockstep.runtime.scanning.read import Read
-from lockstep.runtime.scanning.reading import Reader, Source
+from lockstep.runtime.scanning.reading import NotLabelsError, Reader, Source
+from lockstep.runtime.scanning.telling import told
 from lockstep.runtime.scanning.together import why_not_together
 
 _PR_SET_PDEATHSIG = 1
+_LAST_MOMENT_S = 1.0
 _CONTEXT = multiprocessing.get_context("fork")
 NOTHING, ONE, SEVERAL = 0, 1, 2
 """What a worker is at: nothing, one sample, a batch of several."""
@@ -80,7 +85,15 @@ class Verdict:
     reason: str | None
 
 
+@dataclass(frozen=True)
+class Refused:
+    """No answer to a task: the recipe itself is wrong."""
+
+    message: str
+
+
 Task = Block | Pair
+Answer = Read | Verdict | Refused
 
 
 class Worker:
@@ -131,6 +144,8 @@ class Worker:
 
     def end(self) -> int:
         """End it at once. Returns: its exit code, negative for a signal."""
+        if self.gone:  # its pipe ends a moment before it does: the exit code is to be its own
+            self.process.join(_LAST_MOMENT_S)
         if self.process.is_alive():
             self.process.kill()
         self.process.join()
@@ -151,13 +166,33 @@ def _work(
     others: Sequence[Connection],
     parent: int,
 ) -> None:
+    """The life of a worker; what foreign code has broken in it is told in a line, not in a traceback of ours."""
+    try:
+        _serve(number, sources, recipe, seed, board, pipe, others, parent)
+    except BaseException as error:
+        with suppress(Exception):
+            print(printable(f"scan: a process that reads ends: {told(error)}"), file=sys.stderr, flush=True)
+        os._exit(1)
+
+
+def _serve(
+    number: int,
+    sources: Sequence[Source],
+    recipe: Batching,
+    seed: int,
+    board: Board,
+    pipe: Connection,
+    others: Sequence[Connection],
+    parent: int,
+) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C goes to all; the parent ends us
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
     for other in others:
         other.close()
-    os.dup2(2, 1)  # what a data set prints is not the report
+    # What a data set prints is not the report. A closed stderr's number may be that of another file by now.
+    os.dup2(2 if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY), 1)
     torch.set_num_threads(1)
     readers = {
         source.split: Reader(source, recipe, seed, lambda index: board.begin(number, index)) for source in sources
@@ -169,18 +204,25 @@ def _work(
             return
         if task is None:
             return
-        answer: Read | Verdict
+        answer: Answer
         if isinstance(task, Block):
-            answer = readers[task.split].read(task.indices, task.one_by_one)
+            answer = _read(readers[task.split], task)
         else:
             answer = _compare(readers[task.split], recipe, task)
         pipe.send(answer)
+
+
+def _read(reader: Reader, block: Block) -> Read | Refused:
+    try:
+        return reader.read(block.indices, block.one_by_one)
+    except NotLabelsError as error:
+        return Refused(str(error))
 
 
 def _compare(reader: Reader, recipe: Batching, pair: Pair) -> Verdict:
     reader.beat(pair.other)
     try:
         usual, other = reader.sample(pair.usual), reader.sample(pair.other)
-    except Exception as error:
-        return Verdict(f"a second read raised {type(error).__name__}: {error}")
+    except BaseException as error:  # whatever it is, it is the data set's
+        return Verdict(f"a second read raised {type(error).__name__}: {error_text(error)}")
     return Verdict(why_not_together(recipe, usual, other))

@@ -151,7 +151,11 @@ def find_checkpoint(folder: Path, world: World) -> Checkpoint:
     if path is None:
         seen = f"no whole checkpoint in {folder}"
         raise UserError(
-            explain(seen, "a run that has saved at least once", next_step="start it anew, without --resume")
+            explain(
+                seen,
+                "a run that has saved at least once",
+                next_step="start it anew in another folder, or remove this one",
+            )
         )
     if refused and world.is_main:
         log.warning("the one before is used: %s", path)

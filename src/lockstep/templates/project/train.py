@@ -36,6 +36,9 @@ def main(*overrides: str) -> None:
             # Training: each step's batch is shared out, gradients are those of the whole batch, checkpoints, metrics.
             summary = fit(recipe, config, world, run_dir, resume, launch="train.py", stop_asked=stop_asked)
 
+        if world.is_main:
+            print(f"{summary.ending} at step {summary.step}; everything is in {run_dir}")
+
     if summary.ending == "preempted":
         raise Preempted(f"Preempted after saving step {summary.step}: run.dir={run_dir} goes on.")
 
