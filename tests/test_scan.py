@@ -149,11 +149,12 @@ def test_a_stream_without_a_sample_is_empty() -> None:
         scan(None, [BAD, "options.stream=true", "options.length=0"], split="train")
 
 
-def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
-    def full() -> None:
-        os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+def fill_stdout() -> None:
+    os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
 
-    done = Command(tmp_path / "a", "scan", BAD, "--split", "train", "--json", "x.json", before=full).wait()
+
+def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
+    done = Command(tmp_path / "a", "scan", BAD, "--split", "train", "--json", "x.json", before=fill_stdout).wait()
     assert done.code == Exit.MISUSE
     assert "the report cannot be written: No space left on device" in done.stderr
     assert "Traceback" not in done.output

@@ -115,3 +115,9 @@ def test_neither_torch_nor_the_users_file_is_imported(folder: Path) -> None:
         "check('mine.py:Mine'); check('points'); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=folder, timeout=60)
+
+
+def test_recipes_are_named_before_other_classes(tmp_path: Path) -> None:
+    more = "class Data:\n    pass\n\nclass Second(Mine):\n    pass\n"
+    (tmp_path / "many.py").write_text("class First:\n    pass\n\n" + RECIPE + more)
+    assert "it defines Mine, Second, First, Data" in refusal("many.py:Nope", tmp_path)

@@ -32,6 +32,8 @@ from lockstep.trace.trace import RankTrace, Trace
 
 NATIVE = 1e-12
 """Relative error beyond which a difference between numbers of ranks is none of rounding; measured are some 1e-15."""
+PLAIN = ("parallel.strategy=ddp", "memory.activation_checkpointing=false", "run.compile=off")
+"""What a model is held against: not in shards, nothing recomputed or compiled."""
 LONGEST = 200
 """Optimizer steps of an epoch up to which the plain run reads a whole one."""
 
@@ -119,8 +121,8 @@ class _Stage:
     made: dict[str, Take] = field(default_factory=dict)
 
     def reference(self) -> Take:
-        """One process in float64."""
-        return self._double("reference in float64", 1)
+        """One process in float64, the model as a recipe gives it."""
+        return self._double("reference in float64", 1, PLAIN)
 
     def sharded(self, name: str = "shard", synced: bool = False) -> Take:
         """N ranks in float64; with BatchNorm synchronised where its local form is declared."""
@@ -129,7 +131,7 @@ class _Stage:
 
     def other_noise(self) -> Take:
         """One process in float64 whose training draws from another stream."""
-        return self._double("other noise", 1, mode=RecipeMode(no_dropout=True, other_noise=True))
+        return self._double("other noise", 1, PLAIN, mode=RecipeMode(no_dropout=True, other_noise=True))
 
     def _double(
         self,

@@ -224,11 +224,17 @@ def _model(recipe: Recipe, config: Config, world: World, precision: Precision, r
 
 
 def _typed(model: nn.Module, dtype: torch.dtype | None) -> nn.Module:
-    """Parameters and buffers of real numbers in a type, those of complex ones in its complex twin."""
-    if dtype is not None:
-        for tensor in (*model.parameters(), *model.buffers()):
-            if tensor.is_floating_point() or tensor.is_complex():
-                tensor.data = tensor.data.to(dtype.to_complex() if tensor.is_complex() else dtype)
+    """Parameters and buffers of real numbers in a type.
+
+    Raises:
+        UserError: where there are complex ones: their twin of double precision cannot be saved.
+    """
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()) if dtype is not None else ():
+        if tensor.is_complex():
+            must = "precision=fp64 is for real numbers: safetensors keeps no complex ones of double precision"
+            raise UserError(explain(f"{name} holds complex numbers", must, "recipe.model()", "precision=fp32"))
+        if tensor.is_floating_point():
+            tensor.data = tensor.data.to(dtype)
     return model
 
 

@@ -103,9 +103,9 @@ def test_strays_that_are_no_pairs_are_told_as_such() -> None:
 
 
 def test_an_error_whose_text_raises() -> None:
-    class Mute(Exception):
+    class MuteError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no text")
 
-    assert error_text(Mute()) == "(its text raised RuntimeError)"
+    assert error_text(MuteError()) == "(its text raised RuntimeError)"
     assert error_text(ValueError("a")) == "a"

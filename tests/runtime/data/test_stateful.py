@@ -6,12 +6,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import IterableDataset
 
 from lockstep.core.errors import RunError, UserError
 from lockstep.runtime.data import stateful
+from lockstep.runtime.data.broken import Broken
 from lockstep.runtime.data.iterable import SplitStream
 from lockstep.runtime.data.loader import Reading, TrainLoader
 from lockstep.runtime.data.stateful import StateTaker, StreamState
@@ -169,3 +171,24 @@ def test_a_state_that_is_costly_is_taken_less_often(monkeypatch: pytest.MonkeyPa
         now += 1.0
         made += taker.take(Costly(9), 0, step) is not None
     assert 5 <= made <= 6
+
+
+class Stateless(Shuffling):
+    """Has the methods and no state, or from some item on one that no checkpoint holds."""
+
+    late = False
+
+    def state_dict(self) -> Any:
+        return {"kind": np.int64(3)} if self.late else None
+
+
+def test_none_is_no_state_and_a_state_that_goes_bad_is_told() -> None:
+    stream = SplitStream(Stateless(20), 6, 1, 0, 0, 1)
+    assert not any(shared.after for shared in stream)  # type: ignore[union-attr]
+    taker, data = StateTaker(), Stateless(20)
+    assert taker.take(data, 0, 6) is None
+    data.late = True
+    taker._not_before = 0.0
+    found = taker.take(data, 0, 12)
+    assert isinstance(found, Broken)
+    assert "it holds numpy" in found.message

@@ -19,11 +19,11 @@ def test_names_by_64_bits() -> None:
 
 
 def test_an_error_of_ours_for_one_of_theirs_and_one_without_a_text() -> None:
-    class Mute(Exception):
+    class MuteError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no text")
 
-    assert told(Mute()) == "Mute: (its text raised RuntimeError)"
+    assert told(MuteError()) == "MuteError: (its text raised RuntimeError)"
     try:
         raise KeyError("path")
     except KeyError as error:

@@ -60,7 +60,6 @@ class StateTaker:
 
     def __init__(self) -> None:
         self._not_before = 0.0
-        self._checked = False
 
     def take(self, dataset: Any, epoch: int, position: int) -> StreamState | Broken | None:
         """The state after `position` items; None where it is not the time, or the data set has none."""
@@ -69,15 +68,16 @@ class StateTaker:
             return None
         # A worker hands it on a moment later, and the data set may go on with the same objects meanwhile.
         try:
-            state = StreamState(epoch, position, copy.deepcopy(dataset.state_dict()))
+            values: Any = copy.deepcopy(dataset.state_dict())
         except Exception as error:
             return unreadable(error, "train", epoch, position)
+        if values is None:
+            return None  # its items are counted, as those of a data set without a state
+        state = StreamState(epoch, position, values)
+        found = not_plain(state) or state
         ended = time.perf_counter()
         self._not_before = ended + (ended - began) / SHARE
-        if not self._checked:
-            self._checked = True
-            return not_plain(state) or state
-        return state
+        return found
 
 
 def not_plain(state: StreamState) -> Broken | None:
@@ -97,8 +97,6 @@ def not_plain(state: StreamState) -> Broken | None:
 
 def _reason(text: str) -> str:
     """What a message says, in a line: torch names the type that it does not read after much advice."""
-    if named := re.search(
-        r"(?:Unsupported (?:global|class): GLOBAL|Unsupported global:|Can't pickle) *([^\s`]+)", text
-    ):
+    if named := re.search(r"(?:Unsupported \w+: GLOBAL|Can't pickle) *([^\s`]+)", text):
         return f"it holds {named[1]}"
     return text.strip().partition("\n")[0][:200]

@@ -175,7 +175,12 @@ def _shareable(model: nn.Module, units: Mapping[str, nn.Module]) -> None:
             raise UserError(explain(seen, must, "recipe.model()", "give it the shape (1,)"))
     names = {id(unit): name for name, unit in units.items()}
     owner: dict[int, str] = {}
+    types: dict[str, torch.dtype] = {}
     for path, param, unit in _owned(model, names):
+        if param.requires_grad and types.setdefault(unit, param.dtype) != param.dtype:
+            seen = f"{path} is {param.dtype}, and other parameters of {unit or 'the model'} are {types[unit]}"
+            must = "with parallel.strategy=fsdp the parameters of a block are of one type"
+            raise UserError(explain(seen, must, "recipe.model()", "put them in blocks of their own: parallel.blocks"))
         first = owner.setdefault(id(param), unit)
         if first != unit:
             both = " and ".join(name or "the rest of the model" for name in (first, unit))
@@ -202,7 +207,7 @@ def _worded() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if "mixed torch.Tensor and DTensor" not in str(error):
+        if not any(words in str(error) for words in ("mixed torch.Tensor and DTensor", "setStorage")):
             raise
         seen = "a parameter was used where this rank holds its shard only: outside of its block's forward"
         seen += ", or after a backward within loss()"
