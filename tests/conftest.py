@@ -9,14 +9,12 @@ import pytest
 from tests.police import clean_up, leaks, look
 from tests.spread import ALONE, scheduler
 
-TESTS = Path(__file__).parent
-
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that run alone."""
     for item in items:
-        if item.path.relative_to(TESTS).as_posix().startswith(ALONE):
+        if item.nodeid.removeprefix("tests/").startswith(ALONE):
             item.add_marker("alone")
 
 

@@ -9,6 +9,7 @@ ALONE = (
     "launch/",
     "proof/test_aftermath.py",
     "proof/test_fault.py",
+    "proof/test_programs.py::test_a_right_program_is_proven[right/mp_spawn",
     "runtime/data/test_shield.py",
     "runtime/test_stopping.py",
     "runtime/test_world.py",

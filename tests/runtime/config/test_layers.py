@@ -47,6 +47,7 @@ def test_anchors_and_merge_keys() -> None:
         ("a: &x {b: *x}", ["not valid YAML", "recursive"]),
         ("seed: !!python/object:os.x {}", ["not valid YAML", "constructor", "line 1, column 7"]),
         ("x: " + "[" * 1000, ["nested too deeply"]),
+        ("seed: " + "9" * 5000, ["not valid YAML", "4300 digits"]),
         (b"a: 1\nb: \xff\n", ["not UTF-8", "0xff", "line 2", "save the file as UTF-8"]),
         ("a: 1".encode("utf-16"), ["not UTF-8"]),
         ("- 1\n- 2", ["holds a list"]),
@@ -107,6 +108,8 @@ def test_the_place_of_an_override_is_its_word() -> None:
         ("optim.betas=[0.9", "not valid YAML", "quotes"),
         ("options.x=${", "not valid YAML", "quotes"),
         ("options.x=@a", "not valid YAML", "quotes"),
+        ("seed=" + "9" * 5000, "not valid YAML", "quotes"),
+        ("--help", "begins with `-`", ""),
     ],
 )
 def test_a_word_that_is_no_override(word: str, seen: str, step: str) -> None:

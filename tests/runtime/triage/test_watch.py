@@ -68,7 +68,7 @@ def test_the_first_operation_at_fault(
     one = found(code)
     assert one is not None
     assert (one.direction, one.operation) == (direction, operation)
-    assert one.value in (value, "nan", "inf")
+    assert one.value in (value, "nan", "inf", "-inf")  # which of them first, the random gradient decides
     assert (one.module, one.kind) == ("", "Code")
     assert "test_watch.py:" in one.line
     assert one.feeds == ("first",) or operation in ("log", "div", "exp", "sqrt", "softmax", "pow")

@@ -88,7 +88,7 @@ def yaml_layer(data: bytes, label: str) -> Layer:
         values = OmegaConf.to_container(OmegaConf.load(io.StringIO(text)))
     except OmegaConfBaseException as error:
         raise SourceError([_value_problem(error, lines, label)]) from None
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # a number of thousands of digits is a ValueError
         raise SourceError([_yaml_problem(error, text, label)]) from None
     assert isinstance(values, dict)
     # An empty section, all of its keys commented out, sets nothing.
@@ -212,7 +212,7 @@ def _read_override(word: str) -> dict[Any, Any]:
         raise _bad_override(f"override `{word}` has no value", f"{key}=null for none, or {key}='\"\"' for empty text")
     try:
         values = OmegaConf.to_container(OmegaConf.from_dotlist([f"{key}={value}"]))
-    except (yaml.YAMLError, OmegaConfBaseException, RecursionError) as error:
+    except (yaml.YAMLError, OmegaConfBaseException, RecursionError, ValueError) as error:
         why = getattr(error, "problem", None) or str(error).partition("\n")[0]
         step = f"put the value in quotes if it is a text: {key}='\"...\"'"
         raise _bad_override(f"override `{word}` has a value that is not valid YAML: {why}", step) from None
