@@ -1,7 +1,6 @@
 """Fixtures for every test: the police. And which tests run beside others, which alone."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest

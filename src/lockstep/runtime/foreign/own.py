@@ -7,18 +7,19 @@ from lockstep.runtime.foreign import files, rank_shards
 from lockstep.runtime.foreign.contents import Contents
 from lockstep.runtime.foreign.window import DamagedFileError, NoCheckpointError
 from lockstep.runtime.state.checkpoint import (
+    EMA,
     MANIFEST,
     MODEL,
     SHARDS,
     TRAINER,
+    UNFINISHED,
     DamagedError,
     listing,
     newest_whole,
     verify,
 )
 
-EMA, CHECKPOINTS = "ema.safetensors", "checkpoints"
-UNFINISHED = ".writing-"
+CHECKPOINTS = "checkpoints"
 
 
 class Run:

@@ -31,7 +31,7 @@ MODEL, TRAINER, MANIFEST = "model.safetensors", "trainer.pt", "manifest.json"
 EMA = "ema.safetensors"
 SHARDS = "shards"
 BEST = "best"
-_UNFINISHED, _REPLACED = ".writing-", ".replaced-"
+UNFINISHED, _REPLACED = ".writing-", ".replaced-"
 _NAME = re.compile(r"(?:\.replaced-)?step-(\d{8,})")
 
 
@@ -89,7 +89,7 @@ def write(folder: Path, snapshot: Snapshot, fellows: Fellows | None = None) -> P
         OSError: where the disk is full or not writable; nothing is left behind then.
     """
     target = folder / name_of(snapshot.step)
-    beside, replaced = (folder / f"{prefix}{target.name}" for prefix in (_UNFINISHED, _REPLACED))
+    beside, replaced = (folder / f"{prefix}{target.name}" for prefix in (UNFINISHED, _REPLACED))
     leads = fellows is None or fellows.leads
     problem = _prepare(folder, beside) if leads else None
     if fellows is not None and (told := fellows.agree(str(problem or ""))):
@@ -258,7 +258,7 @@ def prune(folder: Path, written: Path, keep_last: int) -> None:
     for path in finished[:at] + finished[at + keep_last :]:
         if path.resolve() != best:
             shutil.rmtree(path)
-    for path in folder.glob(f"{_UNFINISHED}*"):
+    for path in folder.glob(f"{UNFINISHED}*"):
         shutil.rmtree(path)
     if not (folder / BEST).exists():
         (folder / BEST).unlink(missing_ok=True)
