@@ -8,10 +8,10 @@ from typing import Literal
 from lockstep.core.digest import file_digest
 from lockstep.runtime.foreign import dcp, files, model_folder, rank_shards
 from lockstep.runtime.foreign.contents import Contents
-from lockstep.runtime.foreign.own import UNFINISHED, Own, Run, checkpoints_of, half_written
+from lockstep.runtime.foreign.own import Own, Run, checkpoints_of, half_written
 from lockstep.runtime.foreign.readers import reader_of
 from lockstep.runtime.foreign.window import DamagedFileError, NoCheckpointError
-from lockstep.runtime.state.checkpoint import BEST, DamagedError, listing, newest_whole, verify
+from lockstep.runtime.state.checkpoint import BEST, UNFINISHED, DamagedError, listing, newest_whole, verify
 
 State = Literal["whole", "damaged", "left over", "refused", "unsure", "note"]
 
