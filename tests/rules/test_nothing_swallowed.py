@@ -34,6 +34,12 @@ def test_other_ranks_must_have_caught_the_same() -> None:
     assert found(run([raised(), *trained(0)], [*trained(0), raised(), *trained(1)]))
 
 
+def test_the_earliest_step_is_named_and_not_the_lowest_rank() -> None:
+    cut_off = [*trained(0), *trained(1), batch(2), raised("backward"), RETURNED]
+    (said,) = found(run(cut_off, [*trained(0), batch(1), raised(), *trained(2)]))
+    assert said.startswith("after 1 step rank 1 caught an error of its forward")
+
+
 def test_left_alone() -> None:
     assert not found(run(trained(0), trained(0)))
     assert not found(run(trained(0), [*trained(0), raised(), CRASHED])), "not caught"

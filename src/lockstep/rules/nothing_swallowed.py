@@ -36,13 +36,19 @@ _THROUGH = ("forward", "backward", "step", "batch")
 
 
 def dynamic(trace: Trace) -> Iterable[Finding]:
-    """The first exception that a rank survived and that not all others survived at the same step and place."""
+    """The first exception that a rank survived and that not all others survived at the same step and place.
+
+    First is the earliest step, not the lowest rank: a rank that is short of a step leaves early, which another may catch.
+    """
     caught = [tuple(_caught(rank)) for rank in trace.ranks]
-    for rank, mine in zip(trace.ranks, caught, strict=True):
-        for raised, follow in mine:
-            if not all(any(_same(raised, other) for other, _ in others) for others in caught):
-                yield _finding(rank, raised, follow)
-                return
+    alone = [
+        (rank, raised, follow)
+        for rank, mine in zip(trace.ranks, caught, strict=True)
+        for raised, follow in mine
+        if not all(any(_same(raised, other) for other, _ in others) for others in caught)
+    ]
+    if alone:
+        yield _finding(*min(alone, key=lambda one: one[1].step))
 
 
 def _caught(rank: RankTrace) -> Iterator[tuple[Raised, Event]]:

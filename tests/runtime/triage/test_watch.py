@@ -27,6 +27,8 @@ class Code(nn.Module):
 
 def found(code: Callable[[Tensor], Tensor], x: Tensor = ONE) -> Finding | None:
     model = Code(code)
+    with torch.no_grad():
+        model.last.weight.abs_()  # the sign of a gradient that is infinite is then the same each time
     with Watch(model) as watch:
         with watch.forward():
             loss = model(x).sum()
@@ -68,7 +70,7 @@ def test_the_first_operation_at_fault(
     one = found(code)
     assert one is not None
     assert (one.direction, one.operation) == (direction, operation)
-    assert one.value in (value, "nan", "inf", "-inf")  # which of them first, the random gradient decides
+    assert one.value == value
     assert (one.module, one.kind) == ("", "Code")
     assert "test_watch.py:" in one.line
     assert one.feeds == ("first",) or operation in ("log", "div", "exp", "sqrt", "softmax", "pow")
