@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from lockstep.core.errors import LockstepError
+from lockstep.core.errors import LockstepError, UserError
+from lockstep.runtime import session as module
 from lockstep.runtime.data.broken import Broken
-from lockstep.runtime.session import Session, build_session
+from lockstep.runtime.session import Session, _precision, _typed, build_session
 from lockstep.runtime.state.position import Position
 from lockstep.runtime.state.tensors import tensors_digest, weights_of
 from lockstep.runtime.world import World
@@ -136,3 +138,39 @@ def test_weights_can_be_given(built: list[Mapping[str, Any]]) -> None:
 
 def test_a_sample_that_cannot_be_read_is_a_value(built: list[Mapping[str, Any]]) -> None:
     assert "reading train sample 13 raised ValueError" in built[0]["unreadable"]
+
+
+def test_complex_numbers_are_kept_or_refused_and_never_cut_down() -> None:
+    model = nn.Linear(2, 2)
+    model.register_buffer("phase", torch.ones(2, dtype=torch.complex64))
+    model.register_buffer("places", torch.ones(2, dtype=torch.int64))
+    assert _typed(model, None).phase.dtype is torch.complex64
+    with pytest.raises(UserError, match=r"(?s)phase holds complex numbers.*precision=fp32"):
+        _typed(model, torch.float64)
+    del model.phase
+    assert _typed(model, torch.float64).weight.dtype is torch.float64
+    assert model.places.dtype is torch.int64
+
+
+@pytest.mark.parametrize(
+    ("device", "strategy", "offload", "scales", "refused"),
+    [
+        ("cuda", "fsdp", True, True, True),
+        ("cuda", "fsdp", True, False, False),
+        ("cuda", "fsdp", False, True, False),
+        ("cuda", "ddp", True, True, False),
+        ("cpu", "fsdp", True, True, False),
+    ],
+)
+def test_a_loss_scale_does_not_go_with_gradients_in_host_memory(
+    monkeypatch: pytest.MonkeyPatch, device: str, strategy: str, offload: bool, scales: bool, refused: bool
+) -> None:
+    made = SimpleNamespace(scaler=SimpleNamespace(is_enabled=lambda: scales))
+    monkeypatch.setattr(module.Precision, "of", lambda *_: made)
+    config = config_of(f"parallel.strategy={strategy}", f"parallel.cpu_offload={str(offload).lower()}")
+    world: Any = SimpleNamespace(device=torch.device(device))
+    if refused:
+        with pytest.raises(UserError, match=r"(?s)precision fp16 with parallel.cpu_offload=true.*bf16"):
+            _precision(config, world)
+    else:
+        assert _precision(config, world) is made  # type: ignore[comparison-overlap]

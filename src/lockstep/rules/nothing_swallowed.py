@@ -38,7 +38,8 @@ _THROUGH = ("forward", "backward", "step", "batch")
 def dynamic(trace: Trace) -> Iterable[Finding]:
     """The first exception that a rank survived and that not all others survived at the same step and place.
 
-    First is the earliest step, not the lowest rank: a rank that is short of a step leaves early, which another may catch.
+    First is the earliest step, not the lowest rank: a rank that is short of a step leaves early, and another may catch
+    that.
     """
     caught = [tuple(_caught(rank)) for rank in trace.ranks]
     alone = [

@@ -137,6 +137,11 @@ def test_config_that_is_not_there(tmp_path: Path) -> None:
     assert "cannot be read" in refused(tmp_path / "train.yaml" / "x.yaml")
 
 
+def test_a_key_without_a_value_is_no_file() -> None:
+    assert "`optim.lr` is a key of the config without a value" in refused(Path("optim.lr"))
+    assert "does not exist" in refused(Path("optim.yaml"))
+
+
 def test_config_that_is_a_folder(tmp_path: Path) -> None:
     assert "is a folder" in refused(tmp_path)
     (tmp_path / "config.yaml").write_text("")

@@ -48,6 +48,8 @@ def test_sizes_that_cannot_be_are_refused() -> None:
     assert "sizes of type float64" in refusal([1.0, 2.0, 3.0])
     assert "gave -2 for sample 1" in refusal([1, -2, 3])
     assert "shape (3, 1)" in refusal([[1], [2], [3]])
+    assert "lists of different lengths" in refusal([[1], [2, 3], [4]])
+    assert "for sample 2" in refusal(np.array([1, 2, 2**63 + 5], dtype=np.uint64))
     assert "for a stream" in refusal([1, 2, 3], NoisyStream(3))
     with pytest.raises(UserError, match=r"data\.bucket is set, and Task tells no sizes"):
         Sizing.of(Task(), Noisy(3), PLAIN, BUCKET)

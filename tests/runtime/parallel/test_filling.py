@@ -20,8 +20,7 @@ def test_what_a_backward_does_not_reach_is_zero_and_named() -> None:
     model = Halves()
     filling = Filling(model, {"unit.a": model.unit["a"]})
     loss = model(torch.ones(1, 2)).sum()
-    filling.start(loss, last=True)
-    loss.backward()
+    filling.start(loss, last=True).backward()
     assert filling.had == {"unit.a.weight", "unit.a.bias"}
     assert model.tail.weight.grad is not None and not model.tail.weight.grad.any()
     assert model.unit["a"].weight.grad is not None and model.unit["a"].weight.grad.any()
@@ -45,8 +44,7 @@ def test_a_unit_is_filled_before_its_inputs_get_their_gradient() -> None:
     inner = model[0](torch.ones(1, 2))
     inner.register_hook(lambda grad: seen.append(model[1].idle.weight.grad is not None))
     loss = model[1](inner).sum()
-    filling.start(loss, last=True)
-    loss.backward()
+    filling.start(loss, last=True).backward()
     assert seen == [True]
     assert filling.had == {"0.weight", "0.bias", "1.used.weight", "1.used.bias"}
 
@@ -55,7 +53,6 @@ def test_only_the_last_micro_step_fills() -> None:
     model = Halves()
     filling = Filling(model, {})
     loss = model(torch.ones(1, 2)).sum()
-    filling.start(loss, last=False)
-    loss.backward()
+    filling.start(loss, last=False).backward()
     assert not filling.had
     assert model.tail.weight.grad is None

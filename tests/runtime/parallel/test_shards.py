@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from lockstep.core.errors import LockstepError
+from lockstep.core.errors import LockstepError, RunError, UserError
 from lockstep.runtime.config import ParallelConfig
 from lockstep.runtime.loss import Term, total_loss
 from lockstep.runtime.parallel.blocks import blocks_of
 from lockstep.runtime.parallel.local import local
-from lockstep.runtime.parallel.shards import Shards
+from lockstep.runtime.parallel.shards import Shards, _shareable
 from lockstep.runtime.recipe import Recipe
 from lockstep.runtime.world import World
 from tests.ranks import run_ranks
@@ -41,8 +41,8 @@ class Layered(nn.Module):
 
 
 class Task(Recipe):
-    def __init__(self, constant: bool = False, route: bool = False, penalty: bool = False, again: bool = False) -> None:
-        self.constant, self.route, self.penalty, self.again = constant, route, penalty, again
+    def __init__(self, kind: str = "", route: bool = False) -> None:
+        self.kind, self.route = kind, route
 
     def model(self) -> nn.Module:
         return Layered()
@@ -52,11 +52,15 @@ class Task(Recipe):
 
     def loss(self, model: nn.Module, batch: Tensor) -> Mapping[str, Term]:
         value = model(batch, not self.route or bool(batch.sum() > 0)).square().sum()
-        if self.again:
+        if self.kind == "twice":
+            batch = batch.clone().requires_grad_()
+            (slope,) = torch.autograd.grad(model(batch).sum(), batch, create_graph=True)
+            value = value + slope.square().sum()
+        if self.kind == "again":
             value = value + model(2 * batch).square().sum()
-        if self.penalty:
+        if self.kind == "penalty":
             value = value + sum((param * torch.ones_like(batch[0])).sum() for param in model.parameters())
-        return {"loss": Term(value.detach() if self.constant else value, len(batch))}
+        return {"loss": Term(value.detach() if self.kind == "constant" else value, len(batch))}
 
 
 def refusal(world: World, model: nn.Module, task: Task, sign: float = 1.0) -> str:
@@ -67,6 +71,24 @@ def refusal(world: World, model: nn.Module, task: Task, sign: float = 1.0) -> st
     except LockstepError as error:
         return str(error)
     return ""
+
+
+def unused_refused(world: World, model: Layered, first: bool) -> str:
+    """What `find_unused=off` says to a step in which every block, or all but the first, is used."""
+    shards = Shards(model, Task(), world, {}, ParallelConfig(find_unused="off"))
+    params = list(model.parameters())
+    loss = model_loss(shards, torch.ones(2, 3), first)
+    shards.backward(loss, last=True)
+    try:
+        shards.norm(params)
+    except RunError as error:
+        return str(error)
+    return ""
+
+
+def model_loss(shards: Shards, x: Tensor, first: bool) -> Tensor:
+    shards.recipe.route = not first  # type: ignore[attr-defined]  # with samples below 0 the first block is left out
+    return shards.forward(x if first else -x)["loss"].sum
 
 
 def everything() -> dict[str, Any]:
@@ -86,9 +108,11 @@ def everything() -> dict[str, Any]:
         shared, inner = Layered(), nn.Linear(3, 3)
         shared.blocks = nn.ModuleList([nn.Sequential(inner), nn.Sequential(inner)])
         found["shared module"] = refusal(world, shared, Task())
-        found["outside"] = refusal(world, Layered(), Task(penalty=True))
+        found["outside"] = refusal(world, Layered(), Task("penalty"))
         found["scalar"] = refusal(world, Layered(scalar=True), Task())
-        found["constant"] = refusal(world, Layered(), Task(constant=True))
+        found["constant"] = refusal(world, Layered(), Task("constant"))
+        found["gradient of a gradient"] = refusal(world, Layered(), Task("twice"))
+        found["unused"] = unused_refused(world, Layered(), first=False), unused_refused(world, Layered(), first=True)
         return found
 
 
@@ -171,7 +195,7 @@ class Often(nn.Module):
 
 def twice(world: World) -> list[str]:
     """The parameters whose gradient is not that of one process, of a model that is called twice besides."""
-    task, model, plain = Task(again=True), Often().double(), Often().double()
+    task, model, plain = Task("again"), Often().double(), Often().double()
     shards = Shards(model, task, world, blocks_of(model, "auto"), ParallelConfig())
     params, x = list(model.parameters()), torch.ones(2, 3, dtype=torch.float64)
     terms = shards.forward(x)
@@ -269,6 +293,10 @@ def test_what_it_cannot_do_is_said(found: dict[int, list[dict[str, Any]]], num_r
         assert "outside of its block's forward" in rank["outside"]
         assert "scale is a single number" in rank["scalar"]
         assert "the loss is a constant" in rank["constant"]
+        assert "after a backward within loss()" in rank["gradient of a gradient"]
+        refused, passed = rank["unused"]
+        assert "no gradient on some rank for blocks.0.bias, blocks.0.weight" in refused
+        assert passed == ""
 
 
 def routed() -> str:
@@ -280,3 +308,15 @@ def test_a_block_that_one_rank_does_not_call_is_named_on_all() -> None:
     for text in run_ranks(routed, 2):
         assert "the ranks call different blocks (rank 0: blocks.1; rank 1: blocks.0)" in text
         assert "leave out of parallel.blocks what only some samples use" in text
+
+
+def test_the_parameters_of_a_block_are_of_one_type() -> None:
+    model = Layered()
+    units = blocks_of(model, "auto")
+    model.blocks[1].double()
+    _shareable(model, units)  # each block by itself
+    model.blocks[0].bias.data = model.blocks[0].bias.double()
+    with pytest.raises(UserError, match=r"blocks\.0\.bias is torch\.float64, and other parameters of blocks\.0 are"):
+        _shareable(model, units)
+    model.blocks[0].bias.requires_grad_(False)
+    _shareable(model, units)  # what is not trained takes part in no reduction

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lockstep.runtime.triage.values import fault, largest, numbers_in, tensors_in
+from lockstep.runtime.triage.values import fault, floats_in, largest, numbers_in
 
 
 @dataclass
@@ -19,8 +19,8 @@ class Pair:
 def test_tensors_by_the_path_that_leads_to_them() -> None:
     one = torch.ones(1)
     value = {"a": [one, Pair(one, torch.ones(1, dtype=torch.int64))], "b": ("text", 3, {"c": one}), 4: None}
-    assert [name for name, _ in tensors_in(value)] == ["a[0]", "a[1].image", "b[2].c"]
-    assert [name for name, _ in tensors_in(one)] == [""]
+    assert [name for name, _ in floats_in(value)] == ["a[0]", "a[1].image", "b[2].c"]
+    assert [name for name, _ in floats_in(one)] == [""]
 
 
 def test_numbers() -> None:

@@ -59,19 +59,21 @@ def _arrived(host: Any, batch: Any, copied: torch.cuda.Event) -> tuple[Any, Any]
     """Make the current stream wait for this copy, and keep the allocator from reusing its memory too soon."""
     current = torch.cuda.current_stream()
     current.wait_event(copied)
-    for tensor in _tensors(batch):
+    for _, tensor in tensors_in(batch):
         tensor.record_stream(current)
     return host, batch
 
 
-def _tensors(batch: Any) -> Iterator[Tensor]:
-    if isinstance(batch, Tensor):
-        yield batch
-    elif isinstance(batch, Mapping):
-        for value in batch.values():
-            yield from _tensors(value)
-    elif isinstance(batch, list | tuple):
-        for value in batch:
-            yield from _tensors(value)
-    elif dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        yield from _tensors([getattr(batch, field.name) for field in dataclasses.fields(batch)])
+def tensors_in(value: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Every tensor in lists, tuples, mappings and dataclasses, with the path that leads to it."""
+    if isinstance(value, Tensor):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from tensors_in(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            yield from tensors_in(item, f"{path}[{i}]")
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from tensors_in(getattr(value, field.name), f"{path}.{field.name}" if path else field.name)

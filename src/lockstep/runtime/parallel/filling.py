@@ -36,13 +36,16 @@ class Filling:
         for name, unit in units.items():
             unit.register_forward_pre_hook(_Inputs(partial(self.fill, _slots(unit, f"{name}."))), with_kwargs=True)
 
-    def start(self, loss: Tensor, last: bool) -> None:
-        """Call before each backward."""
+    def start(self, loss: Tensor, last: bool) -> Tensor:
+        """Call before each backward; returns the loss to call it on."""
         self.active = last
         self.had.clear()
-        if last:
-            # Queued before the wrapper's own callback, whose hooks on the outputs run later.
-            loss.register_hook(self._at_start)
+        if not last:
+            return loss
+        # Queued before the wrapper's own callback: a tensor behind the outputs, whose hooks run first.
+        begun = loss.clone()
+        begun.register_hook(self._at_start)
+        return begun
 
     def end(self) -> None:
         """Call after each backward."""

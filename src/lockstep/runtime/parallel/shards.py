@@ -111,9 +111,8 @@ class Shards(Wrapped):
         if not loss.requires_grad:
             must = "with parallel.strategy=fsdp the loss of every rank depends on the model, if only by a factor of 0"
             raise RunError(explain(f"rank {self.world.rank}: the loss is a constant", must, "recipe.loss()"))
-        self._filling.start(loss, last)
         with _worded():
-            loss.backward()
+            self._filling.start(loss, last).backward()
         self._filling.end()
         return 0
 

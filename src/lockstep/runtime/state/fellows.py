@@ -97,11 +97,6 @@ def load_shards(folder: Path, wanted: dict[str, Tensor]) -> None:
             raise KeyError(told) from None
 
 
-def is_sharded(tensors: Mapping[str, Any]) -> bool:
-    """Whether any of these is split among ranks."""
-    return any(isinstance(value, DTensor) for value in tensors.values())
-
-
 def fitted(value: Tensor, like: Tensor) -> Tensor:
     """A whole tensor as another one is kept: this rank's share of it where that is a DTensor, else itself.
 

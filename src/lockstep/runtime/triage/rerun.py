@@ -17,7 +17,7 @@ from lockstep.runtime.precision import Precision
 from lockstep.runtime.state.tensors import clean_name
 from lockstep.runtime.streams import preserved, seed_rank_step
 from lockstep.runtime.triage.finding import Outcome
-from lockstep.runtime.triage.values import fault, tensors_in
+from lockstep.runtime.triage.values import fault, floats_in
 from lockstep.runtime.triage.watch import Watch
 from lockstep.runtime.undo import BufferUndo
 
@@ -125,7 +125,7 @@ def _divisors(scene: Scene, terms: Terms) -> Mapping[str, float]:
 
 def _floats(scene: Scene) -> Iterator[tuple[str, Tensor]]:
     for batch in scene.batches:
-        yield from tensors_in(batch)
+        yield from floats_in(batch)
 
 
 @contextmanager

@@ -2,29 +2,18 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from lockstep.runtime.data.transfer import tensors_in
 from lockstep.runtime.parallel.local import local
 
 
-def tensors_in(value: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Every floating tensor in lists, tuples, mappings and dataclasses, with the path that leads to it."""
-    if isinstance(value, Tensor):
-        if value.is_floating_point():
-            yield name, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from tensors_in(item, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, list | tuple):
-        for i, item in enumerate(value):
-            yield from tensors_in(item, f"{name}[{i}]")
-    elif is_dataclass(value) and not isinstance(value, type):
-        for one in fields(value):
-            yield from tensors_in(getattr(value, one.name), f"{name}.{one.name}" if name else one.name)
+def floats_in(value: Any) -> Iterator[tuple[str, Tensor]]:
+    """Every floating tensor in a nested value, with the path that leads to it."""
+    return ((path, tensor) for path, tensor in tensors_in(value) if tensor.is_floating_point())
 
 
 def numbers_in(value: Any) -> Iterator[float]:

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from lockstep.runtime.state.tensors import clean_name
 from lockstep.runtime.triage.finding import Finding
-from lockstep.runtime.triage.values import fault, largest, numbers_in, tensors_in
+from lockstep.runtime.triage.values import fault, floats_in, largest, numbers_in
 
 _DISTRIBUTED = str(Path(torch.__file__).parent / "distributed")
 _NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
@@ -128,7 +128,7 @@ class Watch:
         self._label([result], Label(module, kind, name, place))
 
     def _judge(self, label: Label, inputs: "Inputs", result: Any) -> None:
-        for _, tensor in tensors_in(result):
+        for _, tensor in floats_in(result):
             value = fault(tensor)
             if not value or inputs.fault in ("nan", "inf") or (inputs.fault and value == "-inf"):
                 continue
@@ -150,7 +150,7 @@ class Watch:
 
     def _label(self, values: Any, label: Label) -> None:
         """Give every node behind these values that has none yet its label, and watch its backward."""
-        waiting = [t.grad_fn for _, t in tensors_in(values) if t.grad_fn is not None]
+        waiting = [t.grad_fn for _, t in floats_in(values) if t.grad_fn is not None]
         while waiting:
             node = waiting.pop()
             if node in self._labels or node.name().endswith("AccumulateGrad"):
@@ -210,7 +210,7 @@ class Operations(TorchFunctionMode):
         if name in _LOOKS or caller.f_code.co_filename.startswith(_DISTRIBUTED):
             return func(*args, **kwargs)
         given = (args, kwargs)
-        tensors = [tensor for _, tensor in tensors_in(given)]
+        tensors = [tensor for _, tensor in floats_in(given)]
         searching = self.watch.searching
         self.watch.gets(given)
         inputs = Inputs("", "", 0.0, ())
