@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.core.errors import RunError, UserError
 from lockstep.runtime.world import Place, World, _bind, launched, num_cores, restarts
+from tests.last_to_hold import threads_of_gloo
 from tests.ranks import run_ranks
 
 NAMES = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"]
@@ -216,3 +218,17 @@ def test_restarts_are_those_of_the_launcher(
         if short in variables:
             monkeypatch.setenv(name, variables[short])
     assert restarts() == found
+
+
+def outlived() -> int:
+    def held() -> None:
+        with World.enter(device="cpu"):
+            model = DistributedDataParallel(torch.nn.Linear(2, 1))
+            model(torch.ones(1, 2)).sum().backward()
+
+    held()
+    return threads_of_gloo()
+
+
+def test_a_group_is_not_freed_by_the_model_that_outlives_it() -> None:
+    assert run_ranks(outlived, 1)[0] > 0

@@ -204,6 +204,10 @@ def _bind(place: Place, device: str) -> torch.device:
     return bound
 
 
+_left: list[Any] = []
+"""The group that was left last; freed from Python, and not by a model, it cannot block."""
+
+
 def _leave(lost: bool) -> None:
     """Leave the process group.
 
@@ -214,6 +218,8 @@ def _leave(lost: bool) -> None:
         return
     # A wrapped model that outlives its group can abort the process at exit: collect it first.
     gc.collect()
+    # One that a frame still holds must not be the last to let the group go: torch may deadlock on that.
+    _left[:] = [dist.group.WORLD]
     if lost and "nccl" in dist.get_backend_config():
         dist.distributed_c10d._abort_process_group()
     else:

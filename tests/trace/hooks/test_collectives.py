@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from lockstep.trace.events import Collective, End, Event, Group, Raised
 from lockstep.trace.recorder import Plan
 from lockstep.trace.trace import read_trace
+from tests.last_to_hold import leave_before_the_model
 from tests.ranks import run_ranks
 from tests.trace.recording import bare, record, record_one, start
 
@@ -187,3 +188,7 @@ def test_a_rank_that_is_killed_leaves_all_up_to_its_last_collective(tmp_path: Pa
 
 def _word(event: Event) -> Any:
     return (event.op, event.shape, event.done) if isinstance(event, Collective) else getattr(event, "through", event)
+
+
+def test_a_group_is_not_freed_by_the_model_that_outlives_it(tmp_path: Path) -> None:
+    assert record_one(tmp_path, leave_before_the_model).result > 0

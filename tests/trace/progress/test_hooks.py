@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lockstep.trace.progress import Board, Phase, Reading, hooks
 from lockstep.trace.progress.hooks import Turns
+from tests.last_to_hold import leave_before_the_model
 from tests.ranks import run_ranks
 
 
@@ -26,15 +27,6 @@ def marked(folder: str, num_ranks: int) -> tuple[Board, int]:
     return board, rank
 
 
-_kept: list[DistributedDataParallel] = []
-
-
-def wrapped(model: nn.Module) -> DistributedDataParallel:
-    """One that lives as long as the process: destroyed after its group, it can hang."""
-    _kept.append(DistributedDataParallel(model))
-    return _kept[-1]
-
-
 def look(folder: Path, fn: Any, num_ranks: int = 2) -> list[Reading]:
     board = Board(folder, num_ranks, make=True)
     run_ranks(fn, num_ranks, str(folder))
@@ -43,7 +35,7 @@ def look(folder: Path, fn: Any, num_ranks: int = 2) -> list[Reading]:
 
 def train_a_little(folder: str) -> None:
     _, rank = marked(folder, 2)
-    model = wrapped(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for (x,) in DataLoader(TensorDataset(torch.randn(12, 2)), 4):
         optimizer.zero_grad()
@@ -76,7 +68,7 @@ def test_steps_batches_and_collectives(tmp_path: Path) -> None:
 
 def accumulate(folder: str) -> None:
     marked(folder, 2)
-    model = wrapped(nn.Linear(2, 1))
+    model = DistributedDataParallel(nn.Linear(2, 1))
     with model.no_sync():
         model(torch.zeros(1, 2)).sum().backward()
     model(torch.zeros(1, 2)).sum().backward()
@@ -108,7 +100,7 @@ def test_what_not_all_call_is_not_counted(tmp_path: Path) -> None:
 
 def uneven(folder: str) -> None:
     _, rank = marked(folder, 2)
-    model = wrapped(nn.Linear(2, 1))
+    model = DistributedDataParallel(nn.Linear(2, 1))
     with model.join():
         for _ in range(2 + rank):
             model(torch.zeros(1, 2)).sum().backward()
@@ -121,7 +113,7 @@ def test_under_join_nothing_is_compared(tmp_path: Path) -> None:
 
 def wait_for_the_other(folder: str) -> None:
     board, rank = marked(folder, 2)
-    model = wrapped(nn.Linear(2, 1))
+    model = DistributedDataParallel(nn.Linear(2, 1))
     dist.barrier()
     if rank == 0:
         deadline = time.monotonic() + 20
@@ -182,3 +174,14 @@ def test_a_new_optimizer_takes_the_place_of_the_first_whether_that_is_still_ther
             del first
         later = optimizer()
         assert [turns.counts(later) for _ in range(3)] == [False, True, True]
+
+
+def end_before_the_model(folder: str) -> int:
+    hooks.install(Board(Path(folder), 1).marks(0))
+    return leave_before_the_model()
+
+
+def test_a_group_is_not_freed_by_the_model_that_outlives_it(tmp_path: Path) -> None:
+    board = Board(tmp_path, 1, make=True)
+    assert run_ranks(end_before_the_model, 1, str(tmp_path))[0] > 0
+    assert board.read(0).phase == Phase.END

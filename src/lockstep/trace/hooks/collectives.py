@@ -14,6 +14,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from lockstep.trace.events import Collective, Group
 from lockstep.trace.recorder import Recorder
+from lockstep.trace.teardown import keep_group
 
 NAMES = [
     "all_reduce",
@@ -205,10 +206,11 @@ def _new(original: Callable[..., Any], recorder: Recorder, groups: _Groups) -> C
 
 
 def _destroy(original: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
-    def destroy(*args: Any, **kwargs: Any) -> Any:
+    def destroy(group: Any = None) -> Any:
         recorder.emit(Group(what="destroy"))
         recorder.flush()
+        keep_group(group)
         with unseen():
-            return original(*args, **kwargs)
+            return original(group)
 
     return destroy

@@ -29,6 +29,7 @@ from lockstep.trace.place import users_line
 from lockstep.trace.progress.board import Marks, Phase
 from lockstep.trace.progress.reductions import Reductions
 from lockstep.trace.progress.same import Sameness
+from lockstep.trace.teardown import keep_group
 
 _BETWEEN_TWO = frozenset(
     ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list")
@@ -138,6 +139,7 @@ class _Hooks:
             if self._ours and group in (None, dist.group.WORLD):
                 self.marks.evaluating = False
                 self.marks.enter(Phase.END)
+            keep_group(group)
             return original(group)
 
         return destroy

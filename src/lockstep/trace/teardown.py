@@ -1,0 +1,20 @@
+"""A process group that is taken down stays in memory for a while: torch may deadlock on freeing it.
+
+A wrapped model holds its group too. If it is the last to do so, as where `main` returns right after
+`destroy_process_group`, torch joins gloo's threads while it holds Python's lock (GIL); a thread that still frees the
+last all_reduce of a backward waits for that lock (torch 2.13: `~ProcessGroupGloo` in `~Reducer`, `~AsyncWork`).
+Freed from Python instead, the group lets go of the lock first.
+"""
+
+from collections import deque
+from typing import Any
+
+import torch.distributed as dist
+
+_kept: deque[Any] = deque(maxlen=8)
+
+
+def keep_group(group: Any = None) -> None:
+    """To be called before a group (None: the default one) is taken down: it lives on, until many others are."""
+    if dist.is_initialized():
+        _kept.append(group or dist.group.WORLD)
