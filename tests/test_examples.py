@@ -5,6 +5,7 @@ import io
 import os
 import re
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -72,3 +73,13 @@ def test_the_loop_resumes(
 
 def test_the_loop_stays_short() -> None:
     assert len((EXAMPLES / "own_loop.py").read_text().splitlines()) < 110
+
+
+@pytest.mark.slow
+def test_the_loop_is_proven(tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    shutil.copy(EXAMPLES / "own_loop.py", folder)
+    done = lockstep(folder, "verify", "own_loop.py", "--resume-args", "--resume")
+    assert done.code == 0, done.output
+    assert "PASS     shard" in done.output and "PASS     resume" in done.output

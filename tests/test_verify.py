@@ -371,3 +371,13 @@ def test_the_function_raises_for_a_mistake(tmp_path: Path, script: str, changes:
     (tmp_path / "train.py").touch()
     with pytest.raises(UserError, match=match):
         lockstep.verify(tmp_path / script, **changes)
+
+
+def test_a_script_over_fit_is_proven_by_its_config(tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / "train.py").write_text("import lockstep.runtime as ls\nls.fit(None, None, None, None)\n")
+    done = run(folder, "verify", "train.py")
+    check(done, Exit.FAILED)
+    assert "rank 0 raised UserError: the script trains by `lockstep.runtime.fit`" in " ".join(done.output.split())
+    assert "Next: lockstep verify CONFIG, with the YAML file that the script loads" in done.output

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, Sampler, SequentialSampler, Subset
 
 from lockstep.trace.events import Batch, Loader, Pass, PassEnd
 from lockstep.trace.feed import FeedPlan, match
 from lockstep.trace.kept import Kept, pass_file
-from tests.trace.recording import Seen, record, record_one
+from tests.trace.recording import Seen, bare, record, record_one
 
 
 class Noisy(Dataset[Any]):
@@ -177,7 +177,43 @@ def test_files_of_passes_have_plain_names(tmp_path: Path) -> None:
 def test_kept_batches_are_cut_and_joined_with_their_content() -> None:
     one, two = Kept((1, 2), torch.tensor([1, 2])), Kept((3,), torch.tensor([3]))
     joined = Kept.join([one, two])
-    assert joined.ids == (1, 2, 3) and joined.batch.tolist() == [1, 2, 3] and joined.size == 3
-    assert joined.rows(1, 3).ids == (2, 3) and joined.rows(1, 3).batch.tolist() == [2, 3]
+    assert joined.keys == (1, 2, 3) and joined.batch.tolist() == [1, 2, 3] and joined.size == 3
+    assert joined.rows(1, 3).keys == (2, 3) and joined.rows(1, 3).batch.tolist() == [2, 3]
     assert Kept.join([Kept((1,), None), Kept((2,), None)]) == Kept((1, 2), None)
     assert Kept.join([Kept(None, torch.zeros(2, 1)), Kept(None, torch.zeros(1, 1))]).size == 3
+
+
+class Sized(Dataset[Any]):
+    """Asked for (size, index) by a sampler that chooses the size of the pictures, or for a list of indices at once."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, key: Any) -> Any:
+        return torch.tensor(key) if isinstance(key, list) else {"size": key[0], "index": key[1]}
+
+
+class Sizes(Sampler[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter([(320 + 32 * (index // 4), index) for index in range(8)])
+
+
+def _sizes() -> list[Any]:
+    read = [{name: part.tolist() for name, part in one.items()} for one in DataLoader(Sized(), 4, sampler=Sizes())]
+    lists = DataLoader(Sized(), batch_size=None, sampler=BatchSampler(SequentialSampler(Sized()), 4, False))
+    single = DataLoader(Sized(), batch_size=None, sampler=Sizes())
+    return [read, [one.tolist() for one in lists], [one["index"] for one in single]]
+
+
+def test_a_dataset_is_asked_as_its_sampler_asks(tmp_path: Path) -> None:
+    (plain,) = bare(_sizes)
+    assert plain[0][1] == {"size": [352] * 4, "index": [4, 5, 6, 7]}
+    one = record_one(_new(tmp_path, "one"), _sizes, feed=_feed(tmp_path, "record"))
+    assert one.result == plain
+    assert [batch.ids for batch in one.of(Batch)][:2] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    assert one.of(Batch)[1].keys == ((352, 4), (352, 5), (352, 6), (352, 7))
+    assert record_one(_new(tmp_path, "two"), _sizes, feed=_feed(tmp_path, "mirror")).result == plain
+    part = record_one(_new(tmp_path, "part"), _sizes, feed=_feed(tmp_path, "shard", num_ranks=2, rank=1))
+    assert part.result[0] == [{"size": [320] * 2, "index": [2, 3]}, {"size": [352] * 2, "index": [6, 7]}]
+    assert part.result[1] == [[2, 3], [6, 7]]
+    assert record_one(_new(tmp_path, "bare"), _sizes).of(Batch)[1].keys == one.of(Batch)[1].keys

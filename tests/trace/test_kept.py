@@ -23,12 +23,12 @@ def test_a_last_value_that_is_cut_is_left_out(tmp_path: Path, lost: int) -> None
         keep(tmp_path / "pass", Kept((number,), None))
     path = tmp_path / "pass"
     path.write_bytes(path.read_bytes()[:-lost])
-    assert [one.ids for one in kept(path)] == [(0,), (1,)]
+    assert [one.keys for one in kept(path)] == [(0,), (1,)]
 
 
 def test_a_batch_is_cut_and_joined_with_its_indices() -> None:
     one, two = Kept((4, 5), torch.tensor([4, 5])), Kept((6,), torch.tensor([6]))
     joined = Kept.join([one, two])
-    assert joined.ids == (4, 5, 6)
-    assert joined.rows(1, 3).ids == (5, 6)
+    assert joined.keys == (4, 5, 6)
+    assert joined.rows(1, 3).keys == (5, 6)
     assert joined.rows(1, 3).batch.tolist() == [5, 6]

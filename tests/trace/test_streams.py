@@ -20,7 +20,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from lockstep.trace.streams import Streams, describe, epoch_of, innermost, length, root_ids, root_of
+from lockstep.trace.streams import Streams, describe, epoch_of, ids_of, innermost, length, root_ids, root_keys, root_of
 
 
 class Numbers(Dataset[int]):
@@ -170,3 +170,15 @@ def test_equal_splits_have_equal_digests() -> None:
         for picked in ([1, 2], torch.tensor([1, 2]), [2, 1], [1, 3])
     ]
     assert splits[0] == splits[1] and len(set(splits)) == 3
+
+
+def test_what_a_sampler_adds_to_the_index_is_kept() -> None:
+    data = Numbers(100)
+    asked = [(7, 3), (7, 4)]
+    assert root_keys(data, asked) == ((7, 3), (7, 4))
+    assert ids_of(root_keys(data, asked) or ()) == (3, 4)
+    wide = [(np.int64(320), "left", torch.tensor(3))]
+    found = root_keys(data, wide)
+    assert found == ((320, "left", 3),) and [type(part) for part in (found or ((),))[0]] == [int, str, int]
+    assert root_keys(data, [(object(), 3)]) is None
+    assert root_keys(data, [1, 2]) == (1, 2)

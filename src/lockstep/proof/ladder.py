@@ -51,9 +51,10 @@ def climb(stage: Stage) -> Iterator[Rung]:
 
 
 def _did_not_run(name: str, take: Take) -> Rung:
+    explained = next((one.message for one in take.outcome.failures if one.kind == "user"), "")
     said = f"{take.problem}."
     last = [line for line in "".join(take.output).splitlines() if line.strip()]
-    if last and not take.cut:
+    if last and not take.cut and not explained:
         said += f" It said last: {last[-1].strip()[:200]}"
     place = f" (at {take.at})" if take.at else ""
     next_step = {
@@ -61,7 +62,7 @@ def _did_not_run(name: str, take: Take) -> Rung:
         "stuck": "see what that line waits for: input, a lock, a collective that other ranks do not join; "
         "if it only works long, give a longer --timeout",
         "disk": "let it write less behind `--`",
-    }.get(take.cut, "run it by hand with the same arguments and mend it")
+    }.get(take.cut, explained.partition("  Next: ")[2] or "run it by hand with the same arguments and mend it")
     if not take.cut and any(word in take.problem.lower() for word in ("cuda", "nvidia", "nccl")):
         next_step = "the proof runs on CPUs: let the program use one where torch.cuda.is_available() is false"
     return Rung(name, Status.ERROR, said, causes=(Cause(f"{take.problem}{place}", next_step),))

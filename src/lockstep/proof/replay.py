@@ -15,7 +15,7 @@ def write_record(trace: Trace, folder: Path) -> None:
         passes: dict[tuple[str, int], list[Kept]] = {}
         for batch in rank.of(Batch):
             if batch.ids is not None:
-                passes.setdefault((batch.stream, batch.number), []).append(Kept(batch.ids, None))
+                passes.setdefault((batch.stream, batch.number), []).append(Kept(batch.keys or batch.ids, None))
         streams_file(mine).touch()
         for stream in dict.fromkeys(stream for stream, _ in passes):
             keep(streams_file(mine), stream)

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import psutil
 
+from lockstep import runtime
 from lockstep.core.errors import RunError, UserError, explain
 from lockstep.launch import procs
 from lockstep.launch.attempts import Outcome
@@ -217,9 +218,21 @@ class Prepared:
         for stream in (1, 2):
             os.dup2(file, stream)
         os.close(file)
+        setattr(runtime, "fit", _proven_as_a_recipe)  # noqa: B010
         if self.gpus:
             stand_in.enter(recorder, self.gpus)
         self.mode(recorder, feed)
+
+
+def _proven_as_a_recipe(*args: Any, **kwargs: Any) -> NoReturn:
+    # Its plan says which samples each rank gets, so a feed of other batches would be judged as its fault.
+    raise UserError(
+        explain(
+            "the script trains by `lockstep.runtime.fit`",
+            "a loop of the script's own; that of `fit` is proven with its recipe",
+            next_step="lockstep verify CONFIG, with the YAML file that the script loads",
+        )
+    )
 
 
 def _interrupted(by: signal.Signals) -> NoReturn:
@@ -365,6 +378,9 @@ def _problem(trace: Trace, outcome: Outcome) -> tuple[str, str]:
         }[outcome.cut], last
     for left, rank in zip(outcome.ends, trace.ranks, strict=False):
         if rank.end is None:
+            failed = next((one for one in outcome.failures if one.rank == rank.rank), None)
+            if failed is not None:
+                return f"rank {rank.rank} failed: {failed.message.splitlines()[0].rstrip('.')}", failed.where
             code = left.code
             how = f"with signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
             return f"rank {rank.rank} was gone in the middle, {how}", rank.events[-1].at

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from lockstep.trace.event import Event
 
@@ -55,7 +56,8 @@ class Pass(Event):
 class Batch(Event):
     """A batch was handed to the script.
 
-    ids: indices in the *root* dataset (through Subsets); None for iterables. size: samples, None where unknown.
+    ids: indices in the *root* dataset (through Subsets); None for iterables. keys: what it was asked for, where that is
+    more than the index. size: samples, None where unknown.
     rows: a digest a sample, for each tensor of the batch whose first dimension is the batch: {"0": (...)}; at default
     detail of the first batches of a pass only, unless there are no ids. shapes: of such a row. grad: whether gradients
     were enabled.
@@ -68,6 +70,7 @@ class Batch(Event):
     number: int
     batch: int
     ids: tuple[int, ...] | None = None
+    keys: tuple[Any, ...] | None = None
     size: int | None = None
     rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

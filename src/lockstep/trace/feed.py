@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from lockstep.trace import batches
 from lockstep.trace.kept import Kept, keep, kept, pass_file, streams_file
 from lockstep.trace.seeds import seed_all
-from lockstep.trace.streams import root_ids, root_of
+from lockstep.trace.streams import ids_of, root_keys, root_of
 
 Role = Literal["record", "mirror", "shard", "own"]
 
@@ -69,7 +69,7 @@ class Feed:
     matched: dict[str, str | None] = field(default_factory=dict)
 
     def batches(self, loader: DataLoader[Any], stream: str, number: int) -> Iterator[tuple[Any, Any]]:
-        """(root ids or None, batch) of one pass."""
+        """(keys of the root dataset or None, batch) of one pass."""
         if self.plan.role == "record":
             yield from self._recorded(loader, stream, number)
             return
@@ -104,9 +104,9 @@ class Feed:
             batch = self._cut(one, loader)
             if batch is None:
                 continue
-            ids, content = self._handed(loader, batch, (stream, number, count))
-            keep(pass_file(self.plan.folder, stream, number), Kept(ids, content) if self.plan.content else batch)
-            yield ids, content
+            keys, content = self._handed(loader, batch, (stream, number, count))
+            keep(pass_file(self.plan.folder, stream, number), Kept(keys, content) if self.plan.content else batch)
+            yield keys, content
 
     def _introduce(self, stream: str) -> None:
         path = streams_file(self.plan.folder)
@@ -114,15 +114,16 @@ class Feed:
             keep(path, stream)
 
     def _own(self, loader: DataLoader[Any]) -> Iterator[Kept]:
-        """The script's own batches: of a map-style dataset only their indices."""
+        """The script's own batches: of a map-style dataset only their keys."""
         if _is_map(loader):
             sampler = loader._index_sampler
-            for ids in sampler:
-                roots = root_ids(loader.dataset, list(ids) if isinstance(ids, list | tuple) else [ids])
-                if roots is None:
-                    yield Kept(None, loader.collate_fn(_fetch(loader.dataset, ids)))
+            for asked in sampler:
+                several = loader._auto_collation and isinstance(asked, list | tuple)
+                keys = root_keys(loader.dataset, list(asked) if several else [asked])
+                if keys is None:
+                    yield Kept(None, loader.collate_fn(_fetch(loader, asked)))
                 else:
-                    yield Kept(roots, None)
+                    yield Kept(keys, None)
         else:
             for batch in _in_process(loader):
                 yield Kept(None, batch)
@@ -174,30 +175,30 @@ class Feed:
         place = key[1:]  # the names of streams may differ between two scripts
         self.current = Slice()  # what the dataset draws is a sample's own
         kept = one.batch is not None
-        batch = one.batch if kept else self._fetched(loader, one.ids or (), place)
+        batch = one.batch if kept else self._fetched(loader, one.keys or (), place)
         if self.plan.double:
             batch = batches.mapped(batch, batches.as_double)
         self.current = rows or _all_of(one)
         seed_all("batch", *place)
-        return one.ids, batch
+        return one.keys, batch
 
-    def _fetched(self, loader: DataLoader[Any], ids: Sequence[int], place: tuple[Any, ...]) -> Any:
+    def _fetched(self, loader: DataLoader[Any], keys: Sequence[Any], place: tuple[Any, ...]) -> Any:
         root = root_of(loader.dataset)
         if loader._auto_collation:
             if hasattr(root, "__getitems__"):
                 seed_all("samples", *place)
-                samples = root.__getitems__(list(ids))
+                samples = root.__getitems__(list(keys))
             else:
-                samples = [_sample(root, index, place) for index in ids]
+                samples = [_sample(root, key, place) for key in keys]
         else:
-            samples = _sample(root, ids[0], place)
+            samples = _sample(root, keys[0], place)
         seed_all("collate", *place)
         return loader.collate_fn(samples)
 
 
-def _sample(root: Any, index: int, place: tuple[Any, ...]) -> Any:
-    seed_all("sample", index, *place[:1])
-    return root[index]
+def _sample(root: Any, key: Any, place: tuple[Any, ...]) -> Any:
+    seed_all("sample", *ids_of([key]), *place[:1])
+    return root[key]
 
 
 def _all_of(one: Kept) -> Slice:
@@ -240,10 +241,11 @@ def _is_map(loader: DataLoader[Any]) -> bool:
     return loader._dataset_kind == 0
 
 
-def _fetch(dataset: Any, ids: Any) -> Any:
-    if not isinstance(ids, list):
-        return dataset[ids]
-    return dataset.__getitems__(ids) if hasattr(dataset, "__getitems__") else [dataset[index] for index in ids]
+def _fetch(loader: DataLoader[Any], asked: Any) -> Any:
+    dataset = loader.dataset
+    if not loader._auto_collation:
+        return dataset[asked]
+    return dataset.__getitems__(asked) if hasattr(dataset, "__getitems__") else [dataset[index] for index in asked]
 
 
 def _in_process(loader: DataLoader[Any]) -> Iterator[Any]:

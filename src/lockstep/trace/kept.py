@@ -11,30 +11,30 @@ from lockstep.trace import batches
 
 @dataclass(frozen=True)
 class Kept:
-    """A batch as it is kept: its indices in the root dataset, or where there are none, its content."""
+    """A batch as it is kept: what its root dataset is asked for, or where that is not known, its content."""
 
-    ids: tuple[int, ...] | None
+    keys: tuple[Any, ...] | None
     batch: Any
 
     @property
     def size(self) -> int | None:
         """Samples."""
-        return len(self.ids) if self.ids is not None else batches.size_of(self.batch)
+        return len(self.keys) if self.keys is not None else batches.size_of(self.batch)
 
     def rows(self, start: int, end: int) -> "Kept":
         """Only these samples."""
-        ids = self.ids[start:end] if self.ids is not None else None
-        return Kept(ids, None if self.batch is None else batches.cut(self.batch, self.size or 0, start, end))
+        keys = self.keys[start:end] if self.keys is not None else None
+        return Kept(keys, None if self.batch is None else batches.cut(self.batch, self.size or 0, start, end))
 
     @staticmethod
     def join(several: Sequence["Kept"]) -> "Kept":
         """One batch of several."""
         if len(several) == 1:
             return several[0]
-        known = all(one.ids is not None for one in several)
-        ids = tuple(index for one in several for index in one.ids or ()) if known else None
+        known = all(one.keys is not None for one in several)
+        keys = tuple(key for one in several for key in one.keys or ()) if known else None
         content = all(one.batch is not None for one in several)
-        return Kept(ids, batches.joined([one.batch for one in several]) if content else None)
+        return Kept(keys, batches.joined([one.batch for one in several]) if content else None)
 
 
 def pass_file(folder: Path, stream: str, number: int) -> Path:

@@ -74,16 +74,35 @@ def length(dataset: Any) -> int | None:
             vars(dataset)[_REPORTED] = held
 
 
-def root_ids(dataset: Any, ids: Sequence[Any]) -> tuple[int, ...] | None:
-    """Indices as the root dataset has them; None where they are no numbers."""
+def root_keys(dataset: Any, keys: Sequence[Any]) -> tuple[Any, ...] | None:
+    """What the root dataset is asked for: indices, or tuples that end with one; None where that is not known.
+
+    A tuple is what a sampler adds to the index: the epoch, the size of the picture.
+    """
     try:
         while _only_picks(dataset):
-            ids = [dataset.indices[index] for index in ids]
+            keys = [dataset.indices[key] for key in keys]
             dataset = dataset.dataset
-        # A key of several parts (epoch, index) ends with the index.
-        return tuple(int(index[-1]) if isinstance(index, tuple) else int(index) for index in ids)
+        return tuple(_parts(key) if isinstance(key, tuple) else int(key) for key in keys)
     except (TypeError, ValueError, IndexError, KeyError, AttributeError):
         return None
+
+
+def _parts(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """As plain values, which can be told and read again."""
+    first = tuple(one if isinstance(one, str | int | float | None) else one.item() for one in key[:-1])
+    return (*first, int(key[-1]))
+
+
+def ids_of(keys: Sequence[Any]) -> tuple[int, ...]:
+    """The indices in such keys."""
+    return tuple(key[-1] if isinstance(key, tuple) else key for key in keys)
+
+
+def root_ids(dataset: Any, ids: Sequence[Any]) -> tuple[int, ...] | None:
+    """Indices as the root dataset has them; None where they are no numbers."""
+    keys = root_keys(dataset, ids)
+    return None if keys is None else ids_of(keys)
 
 
 def describe(loader: DataLoader[Any], number: int, stream: str, at: str) -> Loader:

@@ -83,21 +83,22 @@ class DataHooks:
 
     def hand_out(self, reading: Reading, batch: Any, ids: Any, known: bool = True) -> None:
         """Tell of one batch. ids: as the sampler gave them; known: whether they are sample indices at all."""
-        roots = None
+        keys = None
         if known and ids is not None:
             several = reading.collates or not (isinstance(ids, tuple) and _is_key(ids))
             listed = list(ids) if isinstance(ids, list | tuple) and several else [ids]
-            roots = streams.root_ids(reading.dataset, listed)
-        self.tell(reading, batch, roots)
+            keys = streams.root_keys(reading.dataset, listed)
+        self.tell(reading, batch, keys)
 
-    def tell(self, reading: Reading, batch: Any, roots: tuple[int, ...] | None) -> None:
-        """Tell of one batch, whose indices in the root dataset are known, or None."""
+    def tell(self, reading: Reading, batch: Any, keys: tuple[Any, ...] | None) -> None:
+        """Tell of one batch; keys: what the root dataset was asked for, None where that is not known."""
         number = reading.batches
         reading.batches += 1
         with self.recorder.ours:
-            self.recorder.emit(self._batch(reading, batch, roots, number))
+            self.recorder.emit(self._batch(reading, batch, keys, number))
 
-    def _batch(self, reading: Reading, batch: Any, roots: tuple[int, ...] | None, number: int) -> Batch:
+    def _batch(self, reading: Reading, batch: Any, keys: tuple[Any, ...] | None, number: int) -> Batch:
+        roots = streams.ids_of(keys) if keys is not None else None
         size = len(roots) if roots is not None else batches.size_of(batch)
         shown = self.recorder.full or roots is None or number < _ROWS
         return Batch(
@@ -106,6 +107,7 @@ class DataHooks:
             number=reading.number,
             batch=number,
             ids=roots,
+            keys=keys if keys != roots else None,
             size=size,
             rows=batches.row_digests(batch, size) if shown else {},
             shapes=batches.row_shapes(batch, size) if shown else {},
@@ -208,8 +210,8 @@ def _iter(original: Callable[..., Any], hooks: DataHooks) -> Callable[..., Any]:
 
 
 def _fed(hooks: DataHooks, feed: Feed, loader: DataLoader[Any], reading: Reading) -> Iterator[Any]:
-    for ids, batch in feed.batches(loader, reading.stream.name, reading.number):
-        hooks.tell(reading, batch, tuple(ids) if ids is not None else None)
+    for keys, batch in feed.batches(loader, reading.stream.name, reading.number):
+        hooks.tell(reading, batch, keys)
         yield batch
     hooks.finish(reading)
 
