@@ -35,7 +35,8 @@ def speak(folder: Path, screen: Path, all_ranks: bool) -> None:
             warnings.simplefilter("always")
             warnings.warn(f"a warning of {rank}", UserWarning, stacklevel=1)
             print("no newline", rank, end="")
-        print("\nafter", rank, flush=True)
+        sys.stdout.write(f"\nafter {rank}\n")  # at once: nothing keeps this line and another rank's apart
+        sys.stdout.flush()
         sys.stderr.flush()
     finally:
         for stream, before in zip((1, 2), kept, strict=True):
