@@ -1,4 +1,4 @@
-"""A right training after 100 MB of words on the standard output of rank 0."""
+"""A right training after 20 MB of words on the standard output of rank 0."""
 
 import os
 
@@ -44,7 +44,7 @@ def main() -> None:
     if distributed:
         dist.init_process_group("gloo")
     if not distributed or dist.get_rank() == 0:
-        for number in range(1_000_000):
+        for number in range(200_000):
             print(f"{number:09d}", "x" * 90)
     train(dist.get_rank() if distributed else 0, dist.get_world_size() if distributed else 1)
     if distributed:

@@ -29,7 +29,8 @@ from lockstep.runtime.state.checkpoint import (
 from lockstep.runtime.state.fellows import Fellows
 from lockstep.runtime.state.optimizer import described, load_optimizer, match_layout, names_of, split_state
 from lockstep.runtime.state.position import Position
-from lockstep.runtime.state.tensors import host_copy, weights_of
+from lockstep.runtime.state.readable import check_readable
+from lockstep.runtime.state.tensors import extra_state, host_copy, weights_of
 from lockstep.runtime.state.weights import load_weights, read_weights
 from lockstep.runtime.state.writer import Writer, Written
 from lockstep.runtime.world import World
@@ -51,6 +52,9 @@ class State:
     Attributes:
         notes: plain values that go into each snapshot besides, and come back with `restore`.
         stream: the training stream's own state, None where it has none.
+
+    Raises:
+        UserError: the model's extra state could not be read by a resume.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class State:
         self.scaler = scaler or torch.amp.GradScaler("cpu", enabled=False)
         self.notes: dict[str, Any] = {}
         self.stream: StreamState | None = None
+        check_readable({"extra_state": extra_state(model)})  # now, and not after a day of training
 
     def snapshot(self, position: Position, about: Mapping[str, Any], spent: Snapshot | None = None) -> Snapshot:
         """Host copies of this moment; training may go on while they are written. With fellows, all call it together.
@@ -75,6 +80,9 @@ class State:
             position: where the run stands.
             about: what the manifest holds besides.
             spent: an earlier snapshot, whose memory is overwritten.
+
+        Raises:
+            UserError: a value that a resume could not read.
         """
         keep = self.fellows is None or self.fellows.leads
         tensors, ties, rest = weights_of(self.model, spent.tensors if spent else None, keep)
@@ -93,6 +101,7 @@ class State:
             "stream": self.stream.to_dict() if self.stream else None,
             "ema": {"updates": self.ema.updates} if self.ema else {},
         }
+        check_readable(trainer)
         means = self.ema.tensors(spent.ema if spent else None, keep) if self.ema else {}
         return Snapshot(position.step, tensors, ties, trainer, about, shards, means)
 

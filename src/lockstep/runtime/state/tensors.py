@@ -89,6 +89,12 @@ def weights_of(
     return tensors, ties, rest
 
 
+def extra_state(model: nn.Module) -> dict[str, Any]:
+    """What the modules' own `get_extra_state` gives, as far as it is no tensor."""
+    state = model.state_dict(keep_vars=True)
+    return {name: value for name, value in state.items() if not isinstance(value, Tensor)}
+
+
 def _identity(value: Tensor) -> Any:
     """Equal for two names of one tensor."""
     return id(value) if isinstance(value, DTensor) else (value.data_ptr(), value.shape, value.stride(), value.dtype)
