@@ -191,4 +191,4 @@ def test_none_is_no_state_and_a_state_that_goes_bad_is_told() -> None:
     taker._not_before = 0.0
     found = taker.take(data, 0, 12)
     assert isinstance(found, Broken)
-    assert "it holds numpy" in found.message
+    assert "state['kind'] is of type numpy.int64" in found.message

@@ -1,16 +1,13 @@
 """Streams that keep a state of their own, so that a resumed run goes on there and passes over nothing."""
 
 import copy
-import io
-import re
 import time
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import torch
-
 from lockstep.core.errors import explain
 from lockstep.runtime.data.broken import Broken, unreadable
+from lockstep.runtime.readable import unreadable_part
 
 SHARE = 0.05
 """Part of a reader's time that may go into taking states. One that costs more is taken at fewer steps."""
@@ -82,21 +79,9 @@ class StateTaker:
 
 def not_plain(state: StreamState) -> Broken | None:
     """An error where a checkpoint with this state could be written and not be read again."""
-    file = io.BytesIO()
-    try:
-        torch.save(state.to_dict(), file)
-        file.seek(0)
-        torch.load(file, weights_only=True)
-    except Exception as error:  # whatever a foreign object raises when it is pickled
-        reason = _reason(str(error)) or type(error).__name__
-        seen = f"state_dict() of the training stream cannot be kept in a checkpoint ({reason})"
-        must = "numbers, text, lists, dicts and tensors, which torch.load(weights_only=True) reads"
-        return Broken(explain(seen, must, "train_data()", "turn other objects into these in state_dict()"), misuse=True)
-    return None
-
-
-def _reason(text: str) -> str:
-    """What a message says, in a line: torch names the type that it does not read after much advice."""
-    if named := re.search(r"(?:Unsupported \w+: GLOBAL|Can't pickle) *([^\s`]+)", text):
-        return f"it holds {named[1]}"
-    return text.strip().partition("\n")[0][:200]
+    odd = unreadable_part(state.state, "state")
+    if not odd:
+        return None
+    seen = f"state_dict() of the training stream cannot be kept in a checkpoint ({odd})"
+    must = "numbers, text, lists, dicts and tensors, which torch.load(weights_only=True) reads"
+    return Broken(explain(seen, must, "train_data()", "turn other objects into these in state_dict()"), misuse=True)

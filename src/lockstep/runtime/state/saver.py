@@ -14,6 +14,7 @@ from lockstep.runtime.config import CheckpointConfig
 from lockstep.runtime.data.stateful import StreamState
 from lockstep.runtime.ema import Ema
 from lockstep.runtime.optim import Schedule, stand_at
+from lockstep.runtime.readable import check_readable
 from lockstep.runtime.state.checkpoint import (
     EMA,
     SHARDS,
@@ -29,7 +30,6 @@ from lockstep.runtime.state.checkpoint import (
 from lockstep.runtime.state.fellows import Fellows
 from lockstep.runtime.state.optimizer import described, load_optimizer, match_layout, names_of, split_state
 from lockstep.runtime.state.position import Position
-from lockstep.runtime.state.readable import check_readable
 from lockstep.runtime.state.tensors import extra_state, host_copy, weights_of
 from lockstep.runtime.state.weights import load_weights, read_weights
 from lockstep.runtime.state.writer import Writer, Written

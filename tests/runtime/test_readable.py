@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from lockstep.core.errors import UserError
-from lockstep.runtime.state.readable import check_readable
+from lockstep.runtime.readable import check_readable
 from lockstep.runtime.state.saver import Position, State
 
 
@@ -61,6 +61,12 @@ def test_what_does_not_is_named(value: Any) -> None:
 def test_a_key_may_be_odd_too() -> None:
     with pytest.raises(UserError, match="a key of stream is of type"):
         check_readable({"stream": {Path("a"): 1}})
+
+
+def test_what_holds_itself_may_be_kept() -> None:
+    circle: dict[str, Any] = {}
+    circle["self"] = circle
+    check_readable({"stream": circle})
 
 
 class Odd(nn.Linear):

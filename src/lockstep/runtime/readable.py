@@ -1,7 +1,6 @@
-"""Refused before it is written: what a resume could not read, since code in a checkpoint is never run."""
+"""What a resume could read: plain values and tensors. Code in a checkpoint is never run, so nothing else is written."""
 
 import io
-import pickle
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from lockstep.core.errors import UserError, explain
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), Tensor)
 _SOURCES = {
     "extra_state": "get_extra_state() of the model",
     "stream": "state_dict() of the training data",
@@ -30,12 +29,24 @@ def check_readable(trainer: Mapping[str, Any]) -> None:
         UserError: a value that `torch.load(weights_only=True)` refuses; it says where it stands.
     """
     for part, value in trainer.items():
-        for where, odd in _odd(value, part):
-            if not _comes_back(odd):
-                kind = f"{type(odd).__module__}.{type(odd).__qualname__}"
-                seen = f"{where} is of type {kind}, which a resume could not read"
-                must = "plain values and tensors; code in a checkpoint is never run"
-                raise UserError(explain(seen, must, next_step=f"let {_SOURCES.get(part, part)} be plain values"))
+        odd = unreadable_part(value, part)
+        if odd:
+            seen, must = f"{odd}, which a resume could not read", "plain values and tensors; code is never run"
+            raise UserError(explain(seen, must, next_step=f"let {_SOURCES.get(part, part)} be plain values"))
+
+
+def unreadable_part(value: Any, name: str) -> str:
+    """The first part of a value that `torch.load(weights_only=True)` refuses: `name['a'][0] is of type numpy.float64`.
+
+    "" where there is none.
+    """
+    try:
+        for where, one in _odd(value, name):
+            if not _comes_back(one):
+                return f"{where} is of type {type(one).__module__}.{type(one).__qualname__}"
+    except RecursionError:  # it holds itself, which a file may
+        return "" if _comes_back(value) else f"{name} holds itself"
+    return ""
 
 
 def _odd(value: Any, where: str) -> Iterator[tuple[str, Any]]:
@@ -47,7 +58,7 @@ def _odd(value: Any, where: str) -> Iterator[tuple[str, Any]]:
     elif type(value) in (list, tuple):
         for number, one in enumerate(value):
             yield from _odd(one, f"{where}[{number}]")
-    elif type(value) not in (*_PLAIN, Tensor):
+    elif type(value) not in _PLAIN:
         yield where, value
 
 
@@ -57,6 +68,6 @@ def _comes_back(value: Any) -> bool:
         torch.save(value, file)
         file.seek(0)
         torch.load(file, weights_only=True)
-    except (pickle.PickleError, AttributeError, TypeError):  # a local class, a lock
+    except Exception:  # whatever a foreign object raises when it is pickled
         return False
     return True
