@@ -85,8 +85,13 @@ def test_a_folder_that_is_wrong_as_a_whole_is_refused(root: Path, tmp_path: Path
         class_names(tmp_path / "empty")
     shutil.rmtree(root / "train" / "one")
     shutil.rmtree(root / "train" / "two")
-    with pytest.raises(UserError, match="has one class, 'zero'"):
+    with pytest.raises(UserError, match="has one class, 'zero'") as caught:
         class_names(root / "train")
+    assert "deeper" not in str(caught.value)
+    (tmp_path / "above").mkdir()
+    shutil.copytree(root, tmp_path / "above" / "pictures")
+    with pytest.raises(UserError, match=r"one folder deeper: \S+/above/pictures$"):
+        class_names(tmp_path / "above")
     (root / "val" / "ones").mkdir()
     with pytest.raises(UserError, match=r"val/ones is a class that has no pictures for training(.|\n)*mean one"):
         labelled(root, "val", ["one", "two", "zero"])

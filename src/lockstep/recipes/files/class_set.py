@@ -75,12 +75,18 @@ def class_names(folder: Path) -> list[str]:
     Raises:
         UserError: there are fewer than two.
     """
-    names = [name for name in entries(folder) if not name.startswith(".") and _is_folder(folder / name)]
+    names = _folders(folder)
     if len(names) < 2:
         seen = f"{shown(folder)} has {f'one class, {shown(names[0])!r}' if names else 'no folder of a class'}"
         must = "one folder for each of two or more classes, with the pictures in it"
-        raise UserError(explain(seen, must, "options.root"))
+        deeper = names and len(_folders(folder / names[0])) > 1
+        hint = f"the classes seem to lie one folder deeper: {shown(folder / names[0])}" if deeper else ""
+        raise UserError(explain(seen, must, "options.root", hint))
     return names
+
+
+def _folders(folder: Path) -> list[str]:
+    return [name for name in entries(folder) if not name.startswith(".") and _is_folder(folder / name)]
 
 
 def labelled(root: Path, split: str, classes: Sequence[str]) -> list[Labelled]:
@@ -93,9 +99,7 @@ def labelled(root: Path, split: str, classes: Sequence[str]) -> list[Labelled]:
     require_folder(folder, "the folder of the pictures")
     numbers = {plain(name): number for number, name in enumerate(classes)}
     samples = []
-    for name in entries(folder):
-        if name.startswith(".") or not _is_folder(folder / name):
-            continue
+    for name in _folders(folder):
         if plain(name) not in numbers:
             raise _unknown(folder / name, classes)
         prefix = f"{split}/{name}" if split else name
