@@ -21,6 +21,17 @@ from lockstep.runtime.recipe import Recipe
 class Own(Recipe):
     def __init__(self, loss: str = "right"):
         self.kind = loss
+        if loss == "wrong in shards":
+            from lockstep.runtime.parallel.shards import Shards
+            norm = Shards.norm
+
+            def longer(shards, params):
+                for param in params:
+                    if param.grad is not None:
+                        param.grad.mul_(1.5)
+                return norm(shards, params)
+
+            Shards.norm = longer
         draw = torch.Generator().manual_seed(3)
         self.data = TensorDataset(torch.randn(48, 5, generator=draw, dtype=torch.float32))
 
@@ -81,6 +92,14 @@ def test_shards_are_proven_too_and_a_short_run_is_stopped_at_its_half(tmp_path: 
     assert proof.exit is Exit.DONE, proof.rungs
     assert float(rung(proof, "shard").said.rpartition(" ")[2]) < 1e-12
     assert "stopped after 1 step" in rung(proof, "resume").said
+
+
+def test_a_fault_of_the_shards_is_seen_even_on_one_rank(tmp_path: Path) -> None:
+    config = "recipe: own.py:Own\nbatch: {global_batch: 12}\nparallel: {strategy: fsdp}\n"
+    proof = prove(tmp_path, "options.loss=wrong in shards", config=config)
+    broken = rung(proof, "shard")
+    assert broken.status is Status.FAIL, proof.rungs
+    assert {"gradient"} <= {one.what for one in broken.differences}
 
 
 def test_a_loss_that_depends_on_the_share_is_found(tmp_path: Path) -> None:
