@@ -177,3 +177,13 @@ def test_its_own_environment_variables_hold_where_the_config_says_nothing(tmp_pa
     (runs,) = run_ranks(by_environment, 1, str(tmp_path), env=env)
     found = {run["project"]: (run["status"], run["tags"]["ending"]) for run in runs}
     assert found == {"by environment": ("KILLED", "preempted"), "chosen": ("FAILED", "failed")}
+
+
+def unknown_scheme(folder: str) -> str:
+    with pytest.raises(UserError) as caught:
+        courier("htp://server", folder)
+    return str(caught.value)
+
+
+def test_a_scheme_that_mlflow_does_not_know_is_the_users_mistake(tmp_path: Path) -> None:
+    assert "MLflow has no store for 'htp://server'" in run_ranks(unknown_scheme, 1, str(tmp_path))[0]

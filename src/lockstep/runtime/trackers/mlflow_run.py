@@ -43,14 +43,19 @@ class MlflowRun:
         """Start the run, or go on with it.
 
         Raises:
-            UserError: the database needs a package that is missing.
+            UserError: the database needs a package that is missing, or MLflow has no store for such a URI.
             RunError: the server cannot be reached.
         """
         logging.getLogger("mlflow.store.db").setLevel(logging.CRITICAL)  # it tells each table, and pages of SQL
         self._mlflow = mlflow = importlib.import_module("mlflow")
         uri = mlflow.get_tracking_uri() if self._where == "on" else tracking_uri(self._where)
         _check_reachable(uri)
-        self._client = client = mlflow.MlflowClient(tracking_uri=uri)
+        unknown = importlib.import_module("mlflow.tracking.registry").UnsupportedModelRegistryStoreURIException
+        try:
+            self._client = client = mlflow.MlflowClient(tracking_uri=uri)
+        except unknown:
+            must = "http, https, sqlite, postgresql, mysql, mssql, file, databricks, or a folder"
+            raise UserError(explain(f"MLflow has no store for {uri!r}", must, "log.mlflow")) from None
         if about.run_id is None:
             self._run_id = client.create_run(self._experiment(), run_name=about.name).info.run_id
         else:
