@@ -378,7 +378,8 @@ def _problem(trace: Trace, outcome: Outcome) -> tuple[str, str]:
         }[outcome.cut], last
     for left, rank in zip(outcome.ends, trace.ranks, strict=False):
         if rank.end is None:
-            failed = next((one for one in outcome.failures if one.rank == rank.rank), None)
+            own = (one for one in outcome.failures if one.kind in ("user", "run", "exception"))
+            failed = next((one for one in own if one.rank == rank.rank), None)
             if failed is not None:
                 return f"rank {rank.rank} failed: {failed.message.splitlines()[0].rstrip('.')}", failed.where
             code = left.code
