@@ -205,7 +205,7 @@ def _bind(place: Place, device: str) -> torch.device:
 
 
 _left: list[Any] = []
-"""The group that was left last; freed from Python, and not by a model, it cannot block."""
+"""The groups that were left last; freed from Python, and not by a model, they cannot block."""
 
 
 def _leave(lost: bool) -> None:
@@ -218,8 +218,8 @@ def _leave(lost: bool) -> None:
         return
     # A wrapped model that outlives its group can abort the process at exit: collect it first.
     gc.collect()
-    # One that a frame still holds must not be the last to let the group go: torch may deadlock on that.
-    _left[:] = [dist.group.WORLD]
+    # One that a frame still holds must not be the last to let a group go: torch may deadlock on that.
+    _left[:] = list(dist.distributed_c10d._world.pg_map)
     if lost and "nccl" in dist.get_backend_config():
         dist.distributed_c10d._abort_process_group()
     else:

@@ -10,11 +10,13 @@ from collections import deque
 from typing import Any
 
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
-_kept: deque[Any] = deque(maxlen=8)
+_kept: deque[list[Any]] = deque(maxlen=8)
 
 
 def keep_group(group: Any = None) -> None:
-    """To be called before a group (None: the default one) is taken down: it lives on, until many others are."""
+    """To be called before a group (None: all) is taken down: it lives on, until many others have been."""
     if dist.is_initialized():
-        _kept.append(group or dist.group.WORLD)
+        everything = group in (None, dist.group.WORLD)
+        _kept.append(list(c10d._world.pg_map) if everything else [group])
